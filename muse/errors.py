@@ -1,0 +1,96 @@
+"""Errors of the whole product: one tree, split by whose fault it is and what to do now.
+
+Fields, not sentences, are the contract: `code` is stable and snake_case, `detail` is safe to show to
+the client, `data` holds numbers a program may want (token counts, limits). The HTTP front turns any
+of these into `{"error": {"message", "type", "code", "param"}}`; nothing else in the tree knows HTTP
+beyond the status number kept here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+JsonScalar = str | int | float | bool | None
+
+_TYPE_BY_STATUS: Final[Mapping[int, str]] = {
+    401: "authentication_error",
+    403: "permission_error",
+    429: "capacity_error",
+}
+
+
+class MuseError(Exception):
+    """Root of all errors that may reach a client.
+
+    Args:
+        code: stable name for programs, snake_case.
+        detail: one sentence for people: what, where, how to mend it. No prompt or answer text.
+        status: HTTP status the front answers with.
+        param: path of the offending request field (`messages[2].role`), if there is one.
+        retry_after_s: seconds after which the same request may work (sent as Retry-After).
+        data: extra members of the error object, such as token counts.
+    """
+
+    default_status: int = 500
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        *,
+        status: int | None = None,
+        param: str | None = None,
+        retry_after_s: int | None = None,
+        data: Mapping[str, JsonScalar] | None = None,
+    ) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+        self.status = self.default_status if status is None else status
+        self.param = param
+        self.retry_after_s = retry_after_s
+        self.data: Mapping[str, JsonScalar] = dict(data or {})
+
+    @property
+    def type(self) -> str:
+        """The OpenAI error type that goes with the status."""
+        if self.status in _TYPE_BY_STATUS:
+            return _TYPE_BY_STATUS[self.status]
+        return "invalid_request_error" if self.status < 500 else "server_error"
+
+    def envelope(self) -> dict[str, dict[str, JsonScalar]]:
+        """The body every HTTP error has, also inside a stream."""
+        return {
+            "error": {
+                "message": self.detail,
+                "type": self.type,
+                "code": self.code,
+                "param": self.param,
+                **self.data,
+            }
+        }
+
+
+class ClientFault(MuseError):
+    """The request cannot be served as it stands; the same request will fail again."""
+
+    default_status = 400
+
+
+class Unavailable(MuseError):
+    """The request is fine, the system cannot serve it now: no worker, shutting down, queue full."""
+
+    default_status = 503
+
+
+class WorkerFault(MuseError):
+    """The model process failed this request (died, reported an engine error, broke the protocol)."""
+
+    default_status = 500
+
+
+class EnvironmentFault(MuseError):
+    """Something outside our code stands in the way: port taken, model file missing, folder read-only."""
+
+    default_status = 500

@@ -1,0 +1,383 @@
+"""Worker protocol, version 1: the messages between the main process and a worker, and their codec.
+
+One JSON object a line, UTF-8, split on byte 0x0A only. Lines to the worker carry `op`, lines from the
+worker carry `event`. Both sides import this module and nothing else of each other. Names follow the
+upstream worker where the meaning is the same (contracts/worker-protocol.md sections 3 and 5).
+
+Order for one request: `accepted`, any number of `progress` and `tokens`, then exactly one of `done`
+or `error`; an `error` may also come instead of `accepted`. Requests may interleave, up to the ready
+line's `max_inflight_requests`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final, Literal
+
+import attrs
+import cattrs
+from cattrs.errors import CattrsError
+from cattrs.strategies import configure_tagged_union
+
+PROTOCOL_VERSION: Final = 1
+MAX_WORKER_LINE_BYTES: Final = 4 * 1024 * 1024
+"""Longest line accepted from a worker; a longer one means that it cannot be trusted any more."""
+
+FinishReason = Literal["stop", "length", "cancelled"]
+Phase = Literal["vision", "prefill"]
+ResetReason = Literal["new", "exact_prefix", "rewound", "mismatch", "dirty", "equal"]
+ErrorCode = Literal[
+    "context_overflow",
+    "bad_image",
+    "bad_request",
+    "capacity_exhausted",
+    "unsupported",
+    "engine_error",
+    "out_of_memory",
+]
+
+message = attrs.define(frozen=True, slots=True, kw_only=True)
+
+
+# ---------------------------------------------------------------- parts
+
+
+@message
+class TextSegment:
+    """Prompt text. `special` true: spellings of control tokens become those tokens (scaffold);
+    false: they stay plain text (everything a client wrote)."""
+
+    text: str
+    special: bool
+
+
+@message
+class IdsSegment:
+    """Token ids, taken as they are."""
+
+    ids: tuple[int, ...]
+
+
+@message
+class ImageSegment:
+    """One image: base64 of the file's bytes, and the hex sha256 of those bytes as its identity."""
+
+    image: str
+    sha256: str
+
+
+Segment = TextSegment | IdsSegment | ImageSegment
+
+
+@message
+class Sampling:
+    """Sampling as the engine applies it. temperature 0 is greedy; top_k 0, top_p 1 and min_p 0 are off;
+    seed null means random."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+
+
+@message
+class Supports:
+    """What the engine can do; what is false is refused by name, never ignored."""
+
+    image: bool = False
+    ids_with_images: bool = False
+    cancel: bool = False
+    rewind: bool = False
+    prefill_progress: bool = False
+    grammar: bool = False
+    logprobs: bool = False
+    draft: bool = False
+
+
+@message
+class Draft:
+    """Speculative decoding of one answer: tokens proposed by the draft and accepted by the model."""
+
+    proposed: int
+    accepted: int
+
+
+# ---------------------------------------------------------------- from the worker
+
+
+@message
+class Loading:
+    """The model is being loaded. fraction 0..1, or null when the engine cannot tell."""
+
+    fraction: float | None
+    stage: str
+
+
+@message
+class Ready:
+    """The model answers. Sent once. Counts are in tokens, memory in bytes (null when unknown).
+
+    special_tokens: spellings of all control tokens, for checks. bos_token, eos_token: spellings that
+    the chat template may use, empty when the model has none. chat_template: Jinja source or null.
+    """
+
+    protocol: int
+    engine: str
+    engine_version: str
+    model_id: str
+    context_length: int
+    max_sessions: int
+    max_named_sessions: int
+    max_inflight_requests: int
+    supports: Supports
+    chat_template: str | None
+    special_tokens: tuple[str, ...]
+    bos_token: str
+    eos_token: str
+    eos_ids: tuple[int, ...]
+    device: str
+    memory_bytes: int | None = None
+
+
+@message
+class Accepted:
+    """The prompt fits and generation begins. room: how many tokens fit after the prompt."""
+
+    request_id: str
+    prompt_tokens: int
+    reused_prompt_tokens: int
+    session_reset_reason: ResetReason
+    room: int
+
+
+@message
+class Progress:
+    """Work on the prompt, in tokens (prefill) or images (vision)."""
+
+    request_id: str
+    phase: Phase
+    processed: int
+    total: int
+
+
+@message
+class Tokens:
+    """Newly generated tokens. ids null: not known for this piece. text: complete UTF-8 characters."""
+
+    request_id: str
+    ids: tuple[int, ...] | None
+    text: str
+
+
+@message
+class Done:
+    """The request is over. completion_tokens and generated_token_ids leave the end-of-turn token out;
+    generated_token_ids is null when any id is unknown."""
+
+    request_id: str
+    finish_reason: FinishReason
+    prompt_tokens: int
+    completion_tokens: int
+    reused_prompt_tokens: int
+    prefilled_prompt_tokens: int
+    session_reset_reason: ResetReason
+    prefill_ms: float
+    prefill_tokens_per_second: float
+    decode_ms: float
+    decode_tokens_per_second: float
+    total_ms: float
+    generated_token_ids: tuple[int, ...] | None
+    draft: Draft | None = None
+    vision_encoder_ms: float | None = None
+
+
+@message
+class Result:
+    """Answer of open, reset, close (empty), count (`prompt_tokens`, `room`) and ping (empty)."""
+
+    request_id: str
+    prompt_tokens: int | None = None
+    room: int | None = None
+
+
+@message
+class Error:
+    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits."""
+
+    request_id: str | None
+    code: ErrorCode
+    message: str
+    fatal: bool = False
+    prompt_tokens: int | None = None
+    context_length: int | None = None
+
+
+WorkerEvent = Loading | Ready | Accepted | Progress | Tokens | Done | Result | Error
+
+
+# ---------------------------------------------------------------- to the worker
+
+
+@message
+class Generate:
+    """Prefill the segments and decode. session_id null: scratch, never reused. max_new_tokens null:
+    fill the room. json_schema and grammar are exclusive."""
+
+    request_id: str
+    session_id: str | None
+    prompt_segments: tuple[Segment, ...]
+    max_new_tokens: int | None
+    sampling: Sampling
+    grammar: str | None = None
+    json_schema: str | None = None
+
+
+@message
+class Cancel:
+    """End another request now; it answers `done` with finish_reason cancelled. No answer of its own;
+    an unknown or finished target is ignored."""
+
+    request_id: str
+    target_request_id: str
+
+
+@message
+class Open:
+    """Make a named session resident. Idempotent."""
+
+    request_id: str
+    session_id: str
+
+
+@message
+class Reset:
+    """Forget what is resident of a session, keep its slot. Idempotent."""
+
+    request_id: str
+    session_id: str
+
+
+@message
+class Close:
+    """Forget a session and free its slot. Idempotent."""
+
+    request_id: str
+    session_id: str
+
+
+@message
+class Count:
+    """How many tokens would this prompt have?"""
+
+    request_id: str
+    prompt_segments: tuple[Segment, ...]
+
+
+@message
+class Ping:
+    """Answered by a result, from the protocol loop, also while requests run."""
+
+    request_id: str
+
+
+@message
+class Shutdown:
+    """End all requests and exit 0. No answer."""
+
+    request_id: str
+
+
+WorkerCommand = Generate | Cancel | Open | Reset | Close | Count | Ping | Shutdown
+
+
+# ---------------------------------------------------------------- codec
+
+
+class ProtocolError(ValueError):
+    """A line that is not one of the messages above. `known` false: JSON with an unknown tag, which a
+    reader logs and skips; true: not JSON or wrong fields, after which the peer cannot be trusted."""
+
+    def __init__(self, reason: str, *, known: bool) -> None:
+        super().__init__(reason)
+        self.known = known
+
+
+def _exact(kind: type) -> Any:
+    """Structure hook without coercion: a wrong JSON type is an error, a bool is no number."""
+
+    def structure(value: Any, _type: Any) -> Any:
+        if kind is float and type(value) is int:
+            return float(value)
+        if type(value) is not kind:
+            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
+        return value
+
+    return structure
+
+
+def _structure_segment(value: Any, _type: Any) -> Segment:
+    if not isinstance(value, dict):
+        raise TypeError("a prompt segment is an object")
+    for key, kind in (("text", TextSegment), ("ids", IdsSegment), ("image", ImageSegment)):
+        if key in value:
+            return _converter.structure(value, kind)
+    raise TypeError("a prompt segment has text, ids or image")
+
+
+def _tag(cls: type) -> str:
+    return cls.__name__.lower()
+
+
+_converter = cattrs.Converter(detailed_validation=False)
+for _kind in (str, int, float, bool):
+    _converter.register_structure_hook(_kind, _exact(_kind))
+_converter.register_structure_hook(Segment, _structure_segment)
+configure_tagged_union(WorkerEvent, _converter, tag_generator=_tag, tag_name="event")
+configure_tagged_union(WorkerCommand, _converter, tag_generator=_tag, tag_name="op")
+
+_EVENT_TAGS: Final = frozenset(map(_tag, WorkerEvent.__args__))
+_COMMAND_TAGS: Final = frozenset(map(_tag, WorkerCommand.__args__))
+
+
+def _decode(line: bytes, union: Any, tag_name: str, tags: frozenset[str]) -> Any:
+    try:
+        value: Any = json.loads(line)
+    except (ValueError, RecursionError) as fault:
+        raise ProtocolError(f"not JSON: {type(fault).__name__}", known=True) from fault
+    if not isinstance(value, dict):
+        raise ProtocolError("not an object", known=True)
+    tag: Any = value.get(tag_name)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    if not isinstance(tag, str):
+        raise ProtocolError(f"no {tag_name}", known=True)
+    if tag not in tags:
+        raise ProtocolError(f"unknown {tag_name} {tag[:40]!r}", known=False)
+    try:
+        return _converter.structure(value, union)
+    except (TypeError, ValueError, KeyError, AttributeError, CattrsError) as fault:
+        raise ProtocolError(f"bad {tag}: {type(fault).__name__} {str(fault)[:200]}", known=True) from fault
+
+
+def _encode(value: Any, union: Any) -> bytes:
+    # ASCII escapes keep U+2028 and lone surrogates harmless for any reader that splits lines.
+    return json.dumps(_converter.unstructure(value, union), separators=(",", ":")).encode("ascii") + b"\n"
+
+
+def decode_event(line: bytes) -> WorkerEvent:
+    """Decode one line from a worker. Raises ProtocolError."""
+    return _decode(line, WorkerEvent, "event", _EVENT_TAGS)
+
+
+def encode_event(event: WorkerEvent) -> bytes:
+    """Encode one event, with its newline."""
+    return _encode(event, WorkerEvent)
+
+
+def decode_command(line: bytes) -> WorkerCommand:
+    """Decode one line to a worker. Raises ProtocolError."""
+    return _decode(line, WorkerCommand, "op", _COMMAND_TAGS)
+
+
+def encode_command(command: WorkerCommand) -> bytes:
+    """Encode one command, with its newline."""
+    return _encode(command, WorkerCommand)

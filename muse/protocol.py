@@ -12,7 +12,7 @@ line's `max_inflight_requests`.
 from __future__ import annotations
 
 import json
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar, dataclass_transform
 
 import attrs
 import cattrs
@@ -36,7 +36,13 @@ ErrorCode = Literal[
     "out_of_memory",
 ]
 
-message = attrs.define(frozen=True, slots=True, kw_only=True)
+_Class = TypeVar("_Class", bound=type)
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def message(cls: _Class) -> _Class:
+    """Class decorator of every message: frozen, slotted, keywords only."""
+    return attrs.define(frozen=True, slots=True, kw_only=True)(cls)
 
 
 # ---------------------------------------------------------------- parts

@@ -1,0 +1,47 @@
+"""The command line of a worker. Engine settings that nobody gives are chosen by the engine."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import attrs
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """What a worker is to run. context: tokens a slot holds, None: as many as the model was trained for.
+    threads, batch: None: chosen by the engine."""
+
+    engine: str
+    model: Path | None
+    script: Path | None
+    context: int | None
+    slots: int
+    threads: int | None
+    batch: int | None
+
+
+def parse(arguments: list[str]) -> WorkerOptions:
+    """Parse the arguments. Exits with status 2 and a usage text on stderr when they are wrong."""
+    parser = argparse.ArgumentParser(prog="python -m muse.worker", allow_abbrev=False)
+    parser.add_argument("--engine", choices=("llamacpp", "scripted"), required=True)
+    parser.add_argument("--model", type=Path, help="GGUF file (llamacpp)")
+    parser.add_argument("--script", type=Path, help="JSON file (scripted)")
+    parser.add_argument("--context", type=_positive, help="tokens of prompt and answer together, a slot")
+    parser.add_argument("--slots", type=_positive, default=2, help="requests that run at the same time")
+    parser.add_argument("--threads", type=_positive, help="threads that compute")
+    parser.add_argument("--batch", type=_positive, help="prompt tokens evaluated at a time")
+    given = parser.parse_args(arguments)
+    if given.engine == "llamacpp" and given.model is None:
+        parser.error("--engine llamacpp needs --model")
+    if given.engine == "scripted" and given.script is None:
+        parser.error("--engine scripted needs --script")
+    return WorkerOptions(**vars(given))
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value <= 0:
+        raise ValueError(text)
+    return value

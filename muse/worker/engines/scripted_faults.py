@@ -1,0 +1,214 @@
+"""Faults that the scripted engine commits on demand: data in the script, one entry a fault.
+
+    {"at": "start" | "load" | "ready" | "idle" | "prefill" | "token" | "cancel",
+     "token": 3,              with at=token: before this token of the answer, counted from 0 over resumes
+     "processed": 128,        with at=prefill: once so many prompt tokens are done
+     "do": KIND,
+     "status": 1,             with exit
+     "signal": "SIGSEGV",     with signal
+     "ms": 100,               with delay: how long; with anything at=idle: so long after ready
+     "bytes": 100000000,      with huge_line
+     "request": true,         with hang: only the request hangs, the process goes on answering
+     "counter": "/a/file", "times": 1,   commit it so often in all, counted in the file, over restarts
+     "chance": 1.0}           probability each time
+
+KIND: exit, signal, hang, delay, garbage_line, half_line, invalid_utf8, huge_line, empty_line, unknown_event,
+unknown_request, duplicate_done, tokens_after_done, ready_twice, close_stdout, stop_reading, ignore_cancel,
+stderr_flood, print_stdout, error_fatal, grandchild.
+duplicate_done and tokens_after_done come after the end of the request, wherever they are set;
+ignore_cancel lasts for its request. `start` comes before the first event, `load` in the middle of loading,
+`ready` right after the ready event, `idle` the given time after it, `cancel` when a cancel is noticed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Literal
+
+import attrs
+
+from muse.protocol import Done, Error, Ready, Tokens, WorkerEvent, encode_event
+from muse.worker.stdio import EventWriter
+
+At = Literal["start", "load", "ready", "idle", "prefill", "token", "cancel"]
+Kind = Literal[
+    "exit",
+    "signal",
+    "hang",
+    "delay",
+    "garbage_line",
+    "half_line",
+    "invalid_utf8",
+    "huge_line",
+    "empty_line",
+    "unknown_event",
+    "unknown_request",
+    "duplicate_done",
+    "tokens_after_done",
+    "ready_twice",
+    "close_stdout",
+    "stop_reading",
+    "ignore_cancel",
+    "stderr_flood",
+    "print_stdout",
+    "error_fatal",
+    "grandchild",
+]
+_AFTER_DONE: Final = frozenset({"duplicate_done", "tokens_after_done"})
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault of a script."""
+
+    at: At
+    do: Kind
+    token: int = 0
+    processed: int = 0
+    status: int = 1
+    signal: str = "SIGKILL"
+    ms: float = 0.0
+    bytes: int = 100_000_000
+    request: bool = False
+    counter: str | None = None
+    times: int = 1
+    chance: float = 1.0
+
+    @property
+    def place(self) -> int:
+        """Where in its phase the fault is committed: a token or a count of prompt tokens, else 0."""
+        return {"token": self.token, "prefill": self.processed}.get(self.at, 0)
+
+    def is_due(self) -> bool:
+        """Whether to commit it this time; counts the time."""
+        if self.chance < 1.0 and random.random() >= self.chance:  # noqa: S311 (no secret)
+            return False
+        if self.counter is None:
+            return True
+        descriptor = os.open(self.counter, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            os.write(descriptor, b"x")
+            return os.fstat(descriptor).st_size <= self.times
+        finally:
+            os.close(descriptor)
+
+
+class FaultWriter(EventWriter):
+    """An event pipe that adds lines after the last event of a request, and repeats the ready event."""
+
+    def __init__(self, fd: int, encode: Callable[[WorkerEvent], bytes], gone: Callable[[], None]) -> None:
+        super().__init__(fd, encode, gone)
+        self.descriptor = fd
+        self.after_done: dict[str, list[Fault]] = {}  # by request id
+        self.after_ready: Callable[[], None] | None = None
+
+    def send(self, event: WorkerEvent) -> None:
+        super().send(event)
+        if isinstance(event, Ready) and self.after_ready:
+            threading.Thread(target=self.after_ready, name="faults", daemon=True).start()
+        if isinstance(event, Done):
+            for fault in self.after_done.pop(event.request_id, []):
+                late = Tokens(request_id=event.request_id, ids=(1,), text="late")
+                super().send(event if fault.do == "duplicate_done" else late)
+
+
+class FaultPlayer:
+    """Commits faults. What blocks for ever blocks the thread that committed it."""
+
+    def __init__(self, writer: FaultWriter) -> None:
+        self._writer = writer
+        self._reading = threading.Event()
+        self._reading.set()
+        self.ready: Ready | None = None
+
+    def before_command(self) -> None:
+        """Hook of the protocol loop: blocks once the worker is to read no more."""
+        self._reading.wait()
+
+    def watch_ready(self, faults: Sequence[Fault]) -> None:
+        """Commit the faults at `ready` and `idle` in their time."""
+
+        def later() -> None:
+            began = time.monotonic()
+            self.play(faults, "ready")
+            for fault in sorted(faults, key=lambda fault: fault.ms):
+                if fault.at == "idle":
+                    time.sleep(max(0.0, began + fault.ms / 1000 - time.monotonic()))
+                    self.play([fault], "idle")
+
+        self._writer.after_ready = later
+
+    def watch_request(self, faults: Sequence[Fault], request_id: str) -> bool:
+        """Arm the faults that come after the end of a request. Returns whether it ignores cancels."""
+        after = [fault for fault in faults if fault.do in _AFTER_DONE and fault.is_due()]
+        if after:
+            self._writer.after_done[request_id] = after
+        return any(fault.do == "ignore_cancel" for fault in faults)
+
+    def play(self, faults: Sequence[Fault], at: At, place: range = range(1)) -> None:
+        """Commit the faults of a phase whose place lies in the range."""
+        for fault in faults:
+            if fault.at == at and fault.place in place and fault.do not in _AFTER_DONE and fault.is_due():
+                self._commit(fault)
+
+    def _commit(self, fault: Fault) -> None:
+        match fault.do:
+            case "exit":
+                os._exit(fault.status)
+            case "signal":
+                os.kill(os.getpid(), signal.Signals[fault.signal])
+            case "hang":
+                if not fault.request:
+                    self._reading.clear()
+                threading.Event().wait()
+            case "delay":
+                time.sleep(fault.ms / 1000)
+            case "close_stdout":
+                self._writer.close()
+            case "stop_reading":
+                self._reading.clear()
+            case "stderr_flood":
+                for _ in range(1000):
+                    os.write(2, b"flood " * 1000 + b"\n")
+            case "print_stdout":
+                os.write(1, b"written straight to descriptor 1\n")
+                sys.stdout.write("printed to sys.stdout\n")
+                sys.stdout.flush()
+            case "grandchild":
+                # Holds the event pipe open after this process is gone.
+                sleeper = [sys.executable, "-c", "import time; time.sleep(600)"]
+                subprocess.Popen(sleeper, pass_fds=(self._writer.descriptor,))
+            case _:
+                self._writer.write(self._line(fault))
+
+    def _line(self, fault: Fault) -> bytes:
+        stray = Tokens(request_id="never-asked", ids=(1,), text="stray")
+        fatal = Error(request_id=None, code="engine_error", message="scripted end", fatal=True)
+        match fault.do:
+            case "garbage_line":
+                return b"Loading weights: 42%|####\n"
+            case "half_line":
+                return encode_event(stray)[:20]
+            case "invalid_utf8":
+                return b'{"event":"tokens","text":"\xff\xfe"}\n'
+            case "huge_line":
+                return b'{"event":"tokens","text":"' + b"a" * fault.bytes + b'"}\n'
+            case "empty_line":
+                return b"\n"
+            case "unknown_event":
+                return b'{"event":"weather","sun":true}\n'
+            case "unknown_request":
+                return encode_event(stray)
+            case "error_fatal":
+                return encode_event(fatal)
+            case "ready_twice" if self.ready:
+                return encode_event(self.ready)
+            case _:
+                return b""

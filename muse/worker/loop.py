@@ -1,0 +1,228 @@
+"""The protocol loop: one thread reads commands, one thread a request runs the engine.
+
+The reading thread never calls the engine, so that ping, cancel and the end of stdin are served in every
+phase. States: loading (one load thread; only ping, cancel and shutdown are served), then ready. The process
+leaves by `os._exit` only: native libraries hang or crash in orderly teardown, and nothing here needs one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any, Final, NoReturn, assert_never
+
+from muse.protocol import (
+    Cancel,
+    Close,
+    Count,
+    Error,
+    ErrorCode,
+    Generate,
+    Loading,
+    Open,
+    Ping,
+    ProtocolError,
+    Reset,
+    Result,
+    Shutdown,
+    WorkerEvent,
+    decode_command,
+)
+from muse.worker.engines.base import CancelToken, Engine, EngineFault
+from muse.worker.stdio import EventWriter, LineTooLong, read_lines
+
+EXIT_ASKED: Final = 0
+EXIT_BUG: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_LOAD_FAILED: Final = 3
+EXIT_ENGINE_GONE: Final = 4
+
+# Besides the generations: counts and session commands under way at once.
+_SMALL_COMMANDS: Final = 8
+
+
+class ProtocolLoop:
+    """Serves one engine on one pair of pipes.
+
+    before_command: called before each command is looked at; a test fault blocks there.
+    """
+
+    def __init__(
+        self, engine: Engine, writer: EventWriter, commands_fd: int, before_command: Callable[[], None] | None = None
+    ) -> None:
+        self._engine = engine
+        self._writer = writer
+        self._commands_fd = commands_fd
+        self._before_command = before_command
+        self._lock = threading.Lock()
+        self._running: dict[str, CancelToken] = {}  # generations by request id
+        self._small: set[str] = set()  # other requests under way
+        self._max_inflight = 0  # 0: not ready
+
+    def run(self) -> NoReturn:
+        """Load and serve until stdin ends, a shutdown comes or the engine is lost."""
+        threading.Thread(target=self._load, name="load", daemon=True).start()
+        status = EXIT_ASKED
+        try:
+            for line in read_lines(self._commands_fd, self._before_command):
+                if not self._dispatch(line):
+                    break
+        except LineTooLong as fault:
+            self._refuse(None, "bad_request", str(fault), fatal=True)
+            status = EXIT_BUG
+        except BaseException:
+            traceback.print_exc()
+            status = EXIT_BUG
+        self.leave(status)
+
+    def leave(self, status: int) -> NoReturn:
+        """Let the engine tidy up and end the process."""
+        try:
+            self._engine.close()
+        except Exception:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    # ------------------------------------------------------------ reading thread
+
+    def _dispatch(self, line: bytes) -> bool:
+        try:
+            command = decode_command(line)
+        except ProtocolError as fault:
+            code: ErrorCode = "bad_request" if fault.known else "unsupported"
+            self._refuse(_request_id_of(line), code, str(fault))
+            return True
+        match command:
+            case Generate():
+                self._begin_generate(command)
+            case Cancel():
+                with self._lock:
+                    token = self._running.get(command.target_request_id)
+                if token:
+                    token.set()
+            case Count() | Open() | Reset() | Close():
+                self._begin_small(command)
+            case Ping():
+                self._writer.send(Result(request_id=command.request_id))
+            case Shutdown():
+                return False
+            case _:
+                assert_never(command)
+        return True
+
+    def _begin_generate(self, request: Generate) -> None:
+        token = CancelToken()
+        with self._lock:
+            refusal = self._refusal(request.request_id, len(self._running), self._max_inflight)
+            if not refusal:
+                self._running[request.request_id] = token
+        if refusal:
+            self._refuse(request.request_id, *refusal)
+        else:
+            self._start("generate", self._generate, request, token)
+
+    def _begin_small(self, request: Count | Open | Reset | Close) -> None:
+        with self._lock:
+            refusal = self._refusal(request.request_id, len(self._small), _SMALL_COMMANDS)
+            if not refusal:
+                self._small.add(request.request_id)
+        if refusal:
+            self._refuse(request.request_id, *refusal)
+        else:
+            self._start("small", self._answer_small, request)
+
+    def _refusal(self, request_id: str, under_way: int, limit: int) -> tuple[ErrorCode, str] | None:
+        if not self._max_inflight:
+            return "bad_request", "the model is not loaded yet: wait for the ready event"
+        if request_id in self._running or request_id in self._small:
+            return "bad_request", "a request with this request_id is under way"
+        if under_way >= limit:
+            return "capacity_exhausted", f"{limit} requests are under way, which is all this worker takes"
+        return None
+
+    def _refuse(self, request_id: str | None, code: ErrorCode, message: str, *, fatal: bool = False) -> None:
+        self._writer.send(Error(request_id=request_id, code=code, message=message, fatal=fatal))
+
+    def _start(self, name: str, target: Callable[..., None], *arguments: object) -> None:
+        threading.Thread(target=self._barrier, args=(target, *arguments), name=name, daemon=True).start()
+
+    # ------------------------------------------------------------ other threads
+
+    def _barrier(self, target: Callable[..., None], *arguments: object) -> None:
+        """What escapes a request's own handling is a bug of ours: the state is in doubt, so leave."""
+        try:
+            target(*arguments)
+        except BaseException:
+            traceback.print_exc()
+            self.leave(EXIT_BUG)
+
+    def _load(self) -> None:
+        def report(fraction: float | None, stage: str) -> None:
+            self._writer.send(Loading(fraction=fraction, stage=stage))
+
+        try:
+            ready = self._engine.load(report)
+        except EngineFault as fault:
+            self._refuse(None, fault.code, fault.message, fatal=True)
+            self.leave(EXIT_LOAD_FAILED)
+        except BaseException as fault:
+            traceback.print_exc()
+            self._refuse(None, "engine_error", f"loading failed: {type(fault).__name__}: {fault}", fatal=True)
+            self.leave(EXIT_LOAD_FAILED)
+        with self._lock:
+            self._max_inflight = ready.max_inflight_requests
+        self._writer.send(ready)
+
+    def _generate(self, request: Generate, token: CancelToken) -> None:
+        last = self._answer(request.request_id, lambda: self._engine.generate(request, self._writer.send, token))
+        # The place is free before the client can see the end, so that its next request is never refused.
+        with self._lock:
+            del self._running[request.request_id]
+        self._writer.send(last)
+
+    def _answer_small(self, request: Count | Open | Reset | Close) -> None:
+        def act() -> Result:
+            if isinstance(request, Count):
+                return self._engine.count(request)
+            self._engine.session(request)
+            return Result(request_id=request.request_id)
+
+        last = self._answer(request.request_id, act)
+        with self._lock:
+            self._small.discard(request.request_id)
+        self._writer.send(last)
+
+    def _answer(self, request_id: str, act: Callable[[], WorkerEvent]) -> WorkerEvent:
+        """The last event of a request: what `act` returns, or the fault it raises as an error event."""
+        try:
+            return act()
+        except EngineFault as fault:
+            if fault.fatal:
+                self._refuse(request_id, fault.code, fault.message, fatal=True)
+                self.leave(EXIT_ENGINE_GONE)
+            return Error(
+                request_id=request_id,
+                code=fault.code,
+                message=fault.message,
+                prompt_tokens=fault.prompt_tokens,
+                context_length=fault.context_length,
+            )
+        except Exception as fault:
+            traceback.print_exc()
+            return Error(request_id=request_id, code="engine_error", message=f"{type(fault).__name__}: {fault}"[:500])
+
+
+def _request_id_of(line: bytes) -> str | None:
+    """The request id of a command that could not be understood, if it has one."""
+    try:
+        value: Any = json.loads(line)
+        request_id: Any = value["request_id"]
+    except (ValueError, RecursionError, TypeError, KeyError):
+        return None
+    return request_id if isinstance(request_id, str) else None

@@ -90,6 +90,12 @@ class WorkerFault(MuseError):
     default_status = 500
 
 
+class InternalFault(MuseError):
+    """A fault of ours, caught by a barrier."""
+
+    default_status = 500
+
+
 class EnvironmentFault(MuseError):
     """Something outside our code stands in the way: port taken, model file missing, folder read-only."""
 

@@ -1,0 +1,64 @@
+"""The Quart application: routes joined together, and every error as our JSON envelope.
+
+Security, static files and body limits lie before it (gate.py); connections around it (serve.py).
+"""
+
+from __future__ import annotations
+
+import logging
+
+from quart import Response
+from quart_trio import QuartTrio
+from werkzeug.exceptions import HTTPException
+
+from actors.front.answers import fault_answer
+from actors.front.context import FrontContext
+from actors.front.routes_chat import chat_routes
+from actors.front.routes_state import state_routes
+from muse.errors import ClientFault, InternalFault, MuseError
+
+log = logging.getLogger("muse.front")
+
+
+def _respond(fault: MuseError) -> Response:
+    answer = fault_answer(fault)
+    response = Response(answer.body, status=answer.status)
+    response.headers.clear()
+    for name, value in answer.headers:
+        response.headers[name.decode("ascii")] = value.decode("latin-1")
+    return response
+
+
+def make_app(context: FrontContext) -> QuartTrio:
+    """Build the application. It keeps no state of its own."""
+    app = QuartTrio(__name__, static_folder=None)
+    app.config["RESPONSE_TIMEOUT"] = None  # streams have a stall limit of ours (limits.send_stall_s)
+    app.config["BODY_TIMEOUT"] = None  # the body is complete before Quart sees the request (gate.py)
+    app.config["MAX_CONTENT_LENGTH"] = None
+
+    async def on_muse_error(fault: Exception) -> Response:
+        assert isinstance(fault, MuseError)
+        if fault.status >= 500:
+            log.warning("request-failed code=%s", fault.code)
+        return _respond(fault)
+
+    async def on_http_error(fault: Exception) -> Response:
+        assert isinstance(fault, HTTPException)
+        code = fault.code or 500
+        if code == 404:
+            return _respond(ClientFault("not_found", "There is nothing at this address.", status=404))
+        if code == 405:
+            return _respond(ClientFault("method_not_allowed", "This address does not take that method.", status=405))
+        return _respond(ClientFault("bad_request", f"{fault.name}.", status=code))
+
+    async def on_any_error(fault: Exception) -> Response:
+        # Barrier: whatever a request does, its connection gets an answer.
+        log.error("request-crashed", exc_info=fault)
+        return _respond(InternalFault("internal_error", "The server failed to handle this request."))
+
+    app.register_error_handler(MuseError, on_muse_error)
+    app.register_error_handler(HTTPException, on_http_error)
+    app.register_error_handler(Exception, on_any_error)
+    app.register_blueprint(state_routes(context))
+    app.register_blueprint(chat_routes(context))
+    return app

@@ -1,0 +1,45 @@
+"""What the routes may hold: addresses, the board, the settings. Made once by the composition root."""
+
+from __future__ import annotations
+
+import time
+
+import attrs
+
+from actors.kernel import Address
+from actors.sessions.messages import SessionMessage
+from actors.state_board import StateBoard
+from muse import __version__
+from muse.api.chat_request import SamplingDefaults
+from muse.errors import JsonScalar
+from muse.settings import Settings
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class FrontContext:
+    """started_at: unix seconds. instance_id: random, new with each start."""
+
+    settings: Settings
+    board: StateBoard
+    sessions: Address[SessionMessage]
+    instance_id: str
+    started_at: float
+    defaults: SamplingDefaults = attrs.field(factory=SamplingDefaults)
+
+    def server_dict(self) -> dict[str, JsonScalar]:
+        """The part `server` of /api/runtime and /api/events."""
+        return {"version": __version__, "instance_id": self.instance_id, "started_at": round(self.started_at, 3)}
+
+    def state_dict(self) -> dict[str, object]:
+        """Everything that changes: the body of one `state` event."""
+        state = self.board.value
+        return {
+            "server": self.server_dict(),
+            "worker": state.worker.as_dict(),
+            "model": state.model_dict(),
+            "requests": {"running": state.requests.running, "queued": state.requests.queued},
+        }
+
+    def uptime_s(self) -> float:
+        """Seconds since the start, for display only."""
+        return round(max(0.0, time.time() - self.started_at), 1)

@@ -1,0 +1,121 @@
+"""Routes that tell and change the state: health, readiness, runtime, events, models, cancel.
+
+None of them waits for the model: they read the StateBoard, which is a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import attrs
+import trio
+from quart import Blueprint, Response, request
+
+from actors.front.body import read_json
+from actors.front.context import FrontContext
+from actors.front.sse import sse_comment, sse_event, sse_response
+from actors.sessions.messages import CancelTurn
+from actors.state_board import ANSWERING
+from muse.api.chat_request import parse_session_id
+from muse.api.responses import model_body, models_body
+from muse.errors import ClientFault, Unavailable
+from muse.strict_json import JsonValue
+
+EVENTS_PING_S: Final = 15.0
+
+
+def state_routes(context: FrontContext) -> Blueprint:
+    """The routes, over one context."""
+    routes = Blueprint("state", __name__)
+    board = context.board
+
+    @routes.get("/health")
+    async def health() -> dict[str, object]:
+        return {"status": "ok", "worker": board.value.worker.as_dict()}
+
+    @routes.get("/ready")
+    async def ready() -> tuple[dict[str, object], int]:
+        worker = board.value.worker
+        is_ready = worker.state in ANSWERING
+        return {"ready": is_ready, "worker": worker.as_dict()}, 200 if is_ready else 503
+
+    @routes.get("/api/runtime")
+    async def runtime() -> dict[str, object]:
+        limits = context.settings.limits
+        model = board.value.model
+        return {
+            **context.state_dict(),
+            "server": {**context.server_dict(), "uptime_s": context.uptime_s()},
+            "limits": {
+                "queue": limits.queue,
+                "max_inflight": model.max_inflight_requests if model is not None else None,
+                "body_bytes": limits.body_bytes,
+            },
+            "defaults": attrs.asdict(context.defaults),
+        }
+
+    @routes.get("/api/events")
+    async def events() -> Response:
+        return sse_response(_state_events(context))
+
+    @routes.get("/v1/models")
+    async def models() -> dict[str, object]:
+        model = board.value.model
+        return models_body([model.model_id] if model is not None else [], created=int(context.started_at))
+
+    @routes.get("/v1/models/<path:model_id>")
+    async def one_model(model_id: str) -> dict[str, object]:
+        model = board.value.model
+        if model is None or model_id != model.model_id:
+            raise ClientFault("model_not_found", "That model is not loaded here.", status=404, param="model")
+        return model_body(model.model_id, created=int(context.started_at))
+
+    @routes.post("/api/cancel")
+    async def cancel() -> dict[str, object]:
+        target = _cancel_target(await read_json(request))
+        if board.value.worker.state in ("failed", "stopped"):
+            raise Unavailable("model_unavailable", "The model is not running, so there is nothing to cancel.")
+        done = await context.sessions.ask(
+            lambda port: CancelTurn(
+                reply_id=target.get("reply_id"), session_id=target.get("session_id"), port=port
+            )
+        )
+        return {"cancelled": done}
+
+    return routes
+
+
+def _cancel_target(body: JsonValue) -> dict[str, str]:
+    """Exactly one of reply_id and session_id, both strings."""
+    if not isinstance(body, dict):
+        raise ClientFault("invalid_type", 'The body must be {"reply_id": "..."} or {"session_id": "..."}.')
+    unknown = sorted(set(body) - {"reply_id", "session_id"})
+    if unknown:
+        raise ClientFault("unknown_parameter", f"Unknown field: {', '.join(unknown)[:200]}.", param=unknown[0][:100])
+    given = {name: value for name, value in body.items() if value is not None}
+    if len(given) != 1:
+        raise ClientFault("invalid_value", "Give exactly one of reply_id and session_id.", param="reply_id")
+    ((name, value),) = given.items()
+    if name == "session_id":
+        return {name: parse_session_id(value)}
+    if not isinstance(value, str):
+        raise ClientFault("invalid_type", "reply_id must be a string.", param="reply_id")
+    return {name: value}
+
+
+async def _state_events(context: FrontContext) -> AsyncIterator[bytes]:
+    """The state now, then each change of it, until the server stops. A slow reader skips states: it
+    gets the newest one."""
+    board = context.board
+    while True:
+        version = board.version
+        if board.value.stopping:
+            yield sse_event("stopping", {})
+            return
+        yield sse_event("state", context.state_dict())
+        while board.version == version:
+            with trio.move_on_after(EVENTS_PING_S) as patience:
+                await board.wait_newer(version)
+            if patience.cancelled_caught:
+                yield sse_comment("ping")

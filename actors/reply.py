@@ -1,0 +1,189 @@
+"""Reply: the append-only log of one answer, owned by the server and read by any number of clients.
+
+One Turn appends, synchronously; readers pull from a position and wait for more. A reader that cannot
+keep up gets larger pieces, never a longer queue: text is kept once, in blocks, whoever reads it.
+
+Positions count characters (all channels together), so any client can go on exactly where it stopped,
+whatever pieces it got before. The outcome comes after the last character.
+
+Memory: the text plus about 200 bytes for each BLOCK_CHARS characters.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from typing import Final, Literal
+
+import attrs
+import trio
+
+from actors.kernel import Signal
+from muse.api.metrics import MuseMetrics
+from muse.errors import MuseError
+from muse.protocol import FinishReason
+
+Channel = Literal["answer", "reasoning"]
+
+BLOCK_CHARS: Final = 4096
+"""Longest block of the log: small enough to append by copying (about 0.2 microseconds a piece)."""
+
+frozen = attrs.define(frozen=True, slots=True, kw_only=True)
+
+
+@frozen
+class Piece:
+    """Consecutive text of one channel; `end` is the position behind it."""
+
+    channel: Channel
+    text: str
+    end: int
+
+
+@frozen
+class Finished:
+    """The answer is complete, cut by its budget, or cancelled."""
+
+    finish_reason: FinishReason
+    metrics: MuseMetrics
+    prompt_tokens: int
+    completion_tokens: int
+
+
+@frozen
+class Failed:
+    """The answer could not be given, or not to its end."""
+
+    fault: MuseError
+
+
+Outcome = Finished | Failed
+
+
+@frozen
+class Sign:
+    """A sign of life while no text comes. Only the newest is kept.
+
+    phase: queued (position from 1), loading (fraction or None), restarting, prefill or vision
+    (processed of total), decode.
+    """
+
+    phase: Literal["queued", "loading", "restarting", "prefill", "vision", "decode"]
+    position: int | None = None
+    fraction: float | None = None
+    processed: int | None = None
+    total: int | None = None
+
+
+@attrs.define(slots=True)
+class _Block:
+    channel: Channel
+    start: int
+    text: str
+
+
+class Reply:
+    """One answer. The Turn calls `accept`, `append`, `show` and `finish`; clients call the rest."""
+
+    def __init__(self, reply_id: str, session_id: str | None) -> None:
+        self.id: Final = reply_id
+        self.session_id: Final = session_id
+        self.created: Final = int(time.time())
+        self.model_id = ""
+        self.accepted = False
+        self.outcome: Outcome | None = None
+        self.sign: Sign | None = None
+        self.sign_version = 0
+        self.abandoned: Final = trio.Event()
+        self._blocks: list[_Block] = []
+        self._end = 0
+        self._signal = Signal()
+
+    # ------------------------------------------------------------ the Turn's side
+
+    def accept(self, model_id: str) -> None:
+        """The worker took the prompt: from now on errors come inside the stream."""
+        self.accepted = True
+        self.model_id = model_id
+        self._signal.notify()
+
+    def append(self, channel: Channel, text: str) -> None:
+        """Add text to the end. Nothing may come after the outcome."""
+        if self.outcome is not None:
+            raise RuntimeError("append after the outcome")
+        if not text:
+            return
+        last = self._blocks[-1] if self._blocks else None
+        if last is not None and last.channel == channel and len(last.text) + len(text) <= BLOCK_CHARS:
+            last.text += text
+        else:
+            self._blocks.append(_Block(channel, self._end, text))
+        self._end += len(text)
+        self._signal.notify()
+
+    def show(self, sign: Sign) -> None:
+        """Replace the sign of life."""
+        if sign != self.sign:
+            self.sign = sign
+            self.sign_version += 1
+            self._signal.notify()
+
+    def finish(self, outcome: Outcome) -> None:
+        """Set the outcome, once."""
+        if self.outcome is not None:
+            raise RuntimeError("a second outcome")
+        self.outcome = outcome
+        self._signal.notify()
+
+    # ------------------------------------------------------------ the clients' side
+
+    @property
+    def end(self) -> int:
+        """Position behind the last character so far."""
+        return self._end
+
+    def read(self, after: int) -> list[Piece]:
+        """All text behind position `after`, neighbours of one channel joined. Never waits.
+
+        Raises ValueError if `after` lies beyond the end or below 0.
+        """
+        if not 0 <= after <= self._end:
+            raise ValueError(f"position {after} is outside 0..{self._end}")
+        if after == self._end:
+            return []
+        first = bisect_right(self._blocks, after, key=lambda block: block.start) - 1
+        pieces: list[Piece] = []
+        texts: list[str] = []
+        for index in range(first, len(self._blocks)):
+            block = self._blocks[index]
+            texts.append(block.text[after - block.start :] if index == first else block.text)
+            following = self._blocks[index + 1] if index + 1 < len(self._blocks) else None
+            if following is None or following.channel != block.channel:
+                end = self._end if following is None else following.start
+                pieces.append(Piece(channel=block.channel, text="".join(texts), end=end))
+                texts = []
+        return pieces
+
+    def text(self, channel: Channel) -> str:
+        """Everything said on one channel so far."""
+        return "".join(block.text for block in self._blocks if block.channel == channel)
+
+    async def wait_news(self, after: int, sign_version: int) -> None:
+        """Wait until there is text behind `after`, another sign, or the outcome."""
+        while self._end <= after and self.sign_version == sign_version and self.outcome is None:
+            await self._signal.wait()
+
+    async def wait_accepted(self) -> None:
+        """Wait until the worker took the prompt or the outcome is known."""
+        while not self.accepted and self.outcome is None:
+            await self._signal.wait()
+
+    async def wait_outcome(self) -> Outcome:
+        """Wait for the end."""
+        while self.outcome is None:
+            await self._signal.wait()
+        return self.outcome
+
+    def abandon(self) -> None:
+        """Nobody wants this answer any more: its Turn cancels it, in whatever phase it is."""
+        self.abandoned.set()

@@ -1,0 +1,1 @@
+"""The SessionManager actor: the queue, one Turn task for each request, cancellation."""

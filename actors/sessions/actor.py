@@ -1,0 +1,152 @@
+"""SessionManager: the queue of turns, one task for each, and who is meant by a cancel.
+
+Inbox: StartTurn, CancelTurn. Tells: the turns, the StateBoard (counts of running and queued).
+
+Rule of admission: first in, first out; at most the worker's `max_inflight_requests` at a time; one
+turn of a session at a time (a second request on it waits without holding others up). Turns are
+admitted when the model is there, and re-counted whenever a turn ends or the board changes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import assert_never
+
+import trio
+
+from actors.kernel import Address
+from actors.reply import Failed, Reply
+from actors.sessions.messages import CancelTurn, SessionMessage, StartTurn
+from actors.sessions.turn import Turn
+from actors.state_board import ANSWERING, RequestCounts, StateBoard
+from actors.supervisor.messages import SupervisorMessage
+from actors.transcripts.messages import TranscriptMessage
+from muse.api.responses import new_reply_id
+from muse.errors import InternalFault, Unavailable
+from muse.settings import Limits
+
+log = logging.getLogger("muse.sessions")
+
+
+class SessionManager:
+    """The actor. `run` ends when its inbox is closed, after every reply has its outcome."""
+
+    def __init__(
+        self,
+        *,
+        inbox: trio.MemoryReceiveChannel[SessionMessage],
+        board: StateBoard,
+        supervisor: Address[SupervisorMessage],
+        transcripts: Address[TranscriptMessage],
+        limits: Limits,
+    ) -> None:
+        self._inbox = inbox
+        self._board = board
+        self._supervisor = supervisor
+        self._transcripts = transcripts
+        self._limits = limits
+        self._queue: list[Turn] = []
+        self._running: list[Turn] = []
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until the inbox is closed, then cancel what runs."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_board)
+            task_status.started()
+            async for message in self._inbox:
+                match message:
+                    case StartTurn():
+                        self._start(message, nursery)
+                    case CancelTurn():
+                        message.port.answer(self._cancel(message))
+                    case _:
+                        assert_never(message)
+            nursery.cancel_scope.cancel()
+
+    # ------------------------------------------------------------ requests
+
+    def _start(self, message: StartTurn, nursery: trio.Nursery) -> None:
+        if message.port.closed:
+            return  # the client left before its turn was even made
+        if len(self._queue) >= self._limits.queue and not self._has_room_for(message.request.session_id):
+            message.port.fail(
+                Unavailable(
+                    "queue_full",
+                    f"{len(self._queue)} requests are waiting for the model already. Try again in a moment.",
+                    status=429,
+                    retry_after_s=self._limits.retry_after_s,
+                )
+            )
+            return
+        reply = Reply(new_reply_id(), message.request.session_id)
+        turn = Turn(
+            request=message.request,
+            reply=reply,
+            board=self._board,
+            supervisor=self._supervisor,
+            transcripts=self._transcripts,
+        )
+        self._queue.append(turn)
+        nursery.start_soon(self._run_turn, turn)
+        self._admit()
+        message.port.answer(reply)
+
+    async def _run_turn(self, turn: Turn) -> None:
+        try:
+            await turn.run()
+        except* Exception:
+            # Barrier: a turn serves a stranger; its fault must not end the manager.
+            log.exception("turn-failed reply=%s", turn.reply.id)
+            if turn.reply.outcome is None:
+                turn.reply.finish(Failed(fault=InternalFault("internal_error", "The answer failed inside the server.")))
+        finally:
+            if turn in self._running:
+                self._running.remove(turn)
+            if turn in self._queue:
+                self._queue.remove(turn)
+            self._admit()
+
+    def _cancel(self, message: CancelTurn) -> bool:
+        candidates = self._running + self._queue if message.reply_id is not None else self._running
+        for turn in candidates:
+            wanted = message.reply_id or message.session_id
+            seen = turn.reply.id if message.reply_id is not None else turn.reply.session_id
+            if seen == wanted and turn.reply.outcome is None:
+                turn.cancel()
+                return True
+        return False
+
+    # ------------------------------------------------------------ admission (synchronous)
+
+    def _capacity(self) -> int:
+        state = self._board.value
+        if state.model is None or state.worker.state not in ANSWERING:
+            return 0
+        return state.model.max_inflight_requests
+
+    def _session_free(self, session_id: str | None) -> bool:
+        return session_id is None or all(turn.reply.session_id != session_id for turn in self._running)
+
+    def _has_room_for(self, session_id: str | None) -> bool:
+        return len(self._running) < self._capacity() and self._session_free(session_id)
+
+    def _admit(self) -> None:
+        # With a worker that will not come back by itself, waiting makes no sense: every turn goes on, to
+        # find the reason on the board and fail with it.
+        hopeless = self._board.value.worker.state in ("failed", "stopped")
+        for turn in list(self._queue):
+            if hopeless or self._has_room_for(turn.reply.session_id):
+                self._queue.remove(turn)
+                self._running.append(turn)
+                turn.admit()
+        if self._capacity():
+            for position, turn in enumerate(self._queue, start=1):
+                turn.place(position)
+        counts = RequestCounts(running=len(self._running), queued=len(self._queue))
+        self._board.change(requests=counts)
+
+    async def _watch_board(self) -> None:
+        version = self._board.version
+        while True:
+            version = await self._board.wait_newer(version)
+            self._admit()

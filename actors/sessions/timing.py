@@ -1,0 +1,53 @@
+"""Times of one turn on our clock, and the metrics made of them and the worker's own figures."""
+
+from __future__ import annotations
+
+import attrs
+
+from muse import protocol
+from muse.api.metrics import MuseMetrics
+
+
+@attrs.define(slots=True, kw_only=True)
+class TurnTimes:
+    """Monotonic seconds; None: did not happen (yet)."""
+
+    submitted: float
+    started: float | None = None
+    first_token: float | None = None
+    ended: float | None = None
+
+
+def _ms(start: float, end: float | None) -> float | None:
+    return None if end is None else round((end - start) * 1000, 3)
+
+
+def metrics_of(
+    times: TurnTimes,
+    accepted: protocol.Accepted | None,
+    done: protocol.Done | None,
+    finish_reason: protocol.FinishReason,
+) -> MuseMetrics:
+    """The receipt of one turn. Without `done` (cancelled before the worker had it) the engine's figures
+    are null, and the counts are what is known: none were generated."""
+    known = done or accepted
+    return MuseMetrics(
+        prompt_tokens=known.prompt_tokens if known is not None else 0,
+        completion_tokens=done.completion_tokens if done is not None else 0,
+        reused_prompt_tokens=known.reused_prompt_tokens if known is not None else None,
+        prefilled_prompt_tokens=done.prefilled_prompt_tokens if done is not None else None,
+        session_reset_reason=known.session_reset_reason if known is not None else None,
+        prefill_ms=done.prefill_ms if done is not None else None,
+        prefill_tokens_per_second=done.prefill_tokens_per_second if done is not None else None,
+        decode_ms=done.decode_ms if done is not None else None,
+        decode_tokens_per_second=done.decode_tokens_per_second if done is not None else None,
+        queue_ms=_ms(times.submitted, times.started if times.started is not None else times.ended),
+        time_to_first_token_ms=_ms(times.submitted, times.first_token),
+        total_ms=_ms(times.submitted, times.ended),
+        vision_encoder_ms=done.vision_encoder_ms if done is not None else None,
+        draft_proposed=done.draft.proposed if done is not None and done.draft is not None else None,
+        draft_accepted=done.draft.accepted if done is not None and done.draft is not None else None,
+        resumed=False,
+        cancelled=finish_reason == "cancelled",
+        finish_reason=finish_reason,
+    )

@@ -1,0 +1,113 @@
+"""The StateBoard: the last known state of everything, one small immutable value anybody may read.
+
+Written by the actor that knows (supervisor: worker and model; session manager: requests), read by the
+HTTP front without asking anyone, so that pages and health checks never wait for the model.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import attrs
+
+from actors.kernel import Signal
+from muse.protocol import Ready
+
+WorkerState = Literal["starting", "loading", "ready", "busy", "draining", "restarting", "failed", "stopped"]
+
+ANSWERING: Final[frozenset[WorkerState]] = frozenset({"ready", "busy"})
+"""States in which the worker takes requests."""
+
+frozen = attrs.define(frozen=True, slots=True, kw_only=True)
+
+
+@frozen
+class WorkerStatus:
+    """The worker as people may see it. fraction: 0..1 of the load, or None. epoch counts the
+    processes started so far; reason says in words why the state is what it is (failures, restarts)."""
+
+    state: WorkerState = "starting"
+    reason: str | None = None
+    stage: str | None = None
+    fraction: float | None = None
+    epoch: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form for /health, /api/runtime and /api/events."""
+        return attrs.asdict(self)
+
+
+@frozen
+class RequestCounts:
+    """Turns that the model works on, and turns that wait for it."""
+
+    running: int = 0
+    queued: int = 0
+
+
+@frozen
+class SystemState:
+    """Everything on the board. model is None until a worker was ready once, and stays afterwards, so
+    that the page keeps its limits while the worker restarts."""
+
+    worker: WorkerStatus = attrs.field(factory=WorkerStatus)
+    model: Ready | None = None
+    requests: RequestCounts = attrs.field(factory=RequestCounts)
+    stopping: bool = False
+
+    def model_dict(self) -> dict[str, Any] | None:
+        """JSON form of the model, without the template and token lists."""
+        model = self.model
+        if model is None:
+            return None
+        return {
+            "id": model.model_id,
+            "engine": model.engine,
+            "engine_version": model.engine_version,
+            "context_length": model.context_length,
+            "device": model.device,
+            "memory_bytes": model.memory_bytes,
+            "supports": attrs.asdict(model.supports),
+        }
+
+
+class StateBoard:
+    """Holds one SystemState; `change` replaces it and wakes whoever waits.
+
+    `version` grows by one with each real change, so a reader that slept can tell whether it missed one.
+    """
+
+    __slots__ = ("_signal", "_value", "_version")
+
+    def __init__(self) -> None:
+        self._value = SystemState()
+        self._version = 0
+        self._signal = Signal()
+
+    @property
+    def value(self) -> SystemState:
+        """The state now."""
+        return self._value
+
+    @property
+    def version(self) -> int:
+        """Number of changes so far."""
+        return self._version
+
+    def change(self, **changes: Any) -> None:
+        """Replace the named fields of SystemState; equal values are no change."""
+        value = attrs.evolve(self._value, **changes)
+        if value != self._value:
+            self._value = value
+            self._version += 1
+            self._signal.notify()
+
+    def change_worker(self, **changes: Any) -> None:
+        """Replace the named fields of the WorkerStatus."""
+        self.change(worker=attrs.evolve(self._value.worker, **changes))
+
+    async def wait_newer(self, version: int) -> int:
+        """Wait until `version` is outdated and return the current one."""
+        while self._version <= version:
+            await self._signal.wait()
+        return self._version

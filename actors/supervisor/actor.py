@@ -1,0 +1,243 @@
+"""WorkerSupervisor: owns the worker process, its in-flight requests and its restarts.
+
+Inbox: StartGeneration, CancelGeneration, CountTokens, CloseSession, RestartWorker.
+Tells: the sinks of generations, the ports of questions, the StateBoard (worker, model).
+Worker states: starting -> loading -> ready <-> busy -> restarting -> starting ..., or failed.
+
+Two tasks share the state, both on the one thread and without an await inside a change: the inbox loop
+and the keeper, which runs one worker after the other. What one worker process left behind (its
+in-flight table) lives in a WorkerRun of its own, so a late line can never reach a later worker's
+requests.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import assert_never
+
+import attrs
+import trio
+
+from actors.kernel import ReplyPort
+from actors.state_board import ANSWERING, StateBoard
+from actors.supervisor.launch import WorkerCommand
+from actors.supervisor.link import Death, WorkerLink
+from actors.supervisor.messages import (
+    CancelGeneration,
+    CloseSession,
+    CountTokens,
+    RestartWorker,
+    Sink,
+    StartGeneration,
+    SupervisorMessage,
+)
+from actors.supervisor.policy import GiveUp, RestartPolicy
+from actors.supervisor.run_table import WorkerRun
+from muse import protocol
+from muse.errors import MuseError, Unavailable, WorkerFault
+
+log = logging.getLogger("muse.supervisor")
+
+STOP_GRACE_S = 0.5
+"""After stdin is closed, how long a worker may take to leave before its group is killed."""
+
+
+class WorkerSupervisor:
+    """The actor. `run` ends when its inbox is closed, with no process left."""
+
+    def __init__(
+        self,
+        *,
+        inbox: trio.MemoryReceiveChannel[SupervisorMessage],
+        board: StateBoard,
+        command: WorkerCommand,
+        clock: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self._inbox = inbox
+        self._board = board
+        self._command = command
+        self._clock = clock
+        self._policy = RestartPolicy()
+        self._run: WorkerRun | None = None
+        self._restart_asked = trio.Event()
+        self._stopping = False
+        self._next_id = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until the inbox is closed, then end the worker."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._keep_worker)
+            task_status.started()
+            async for message in self._inbox:
+                self._handle(message)
+            self._stopping = True
+            if self._run is not None:
+                self._run.link.close_stdin()
+                with trio.move_on_after(STOP_GRACE_S):
+                    await self._run.over.wait()
+            nursery.cancel_scope.cancel()
+        self._board.change_worker(state="stopped", reason=None, stage=None, fraction=None)
+
+    # ------------------------------------------------------------ inbox
+
+    def _handle(self, message: SupervisorMessage) -> None:
+        match message:
+            case StartGeneration():
+                self._start_generation(message.command, message.sink)
+            case CancelGeneration():
+                self._cancel_generation(message.request_id)
+            case CountTokens():
+                segments = message.segments
+                self._question(message.port, lambda rid: protocol.Count(request_id=rid, prompt_segments=segments))
+            case CloseSession():
+                session_id = message.session_id
+                self._question(message.port, lambda rid: protocol.Close(request_id=rid, session_id=session_id))
+            case RestartWorker():
+                self._restart_worker()
+                message.port.answer(None)
+            case _:
+                assert_never(message)
+
+    def _answering(self) -> WorkerRun | None:
+        return self._run if self._board.value.worker.state in ANSWERING else None
+
+    def _no_worker(self) -> MuseError:
+        worker = self._board.value.worker
+        reason = f": {worker.reason}" if worker.reason else "."
+        return Unavailable("model_unavailable", f"The model is {worker.state}{reason}", retry_after_s=5)
+
+    def _start_generation(self, command: protocol.Generate, sink: Sink) -> None:
+        run = self._answering()
+        if run is None:
+            sink.on_lost(self._no_worker())
+            return
+        run.sinks[command.request_id] = sink
+        run.link.send(protocol.encode_command(command))
+        self._show_busy(run)
+
+    def _cancel_generation(self, request_id: str) -> None:
+        run = self._answering()
+        if run is not None and request_id in run.sinks:
+            self._next_id += 1
+            cancel = protocol.Cancel(request_id=f"cancel-{self._next_id}", target_request_id=request_id)
+            run.link.send(protocol.encode_command(cancel))
+
+    def _question(self, port: ReplyPort[protocol.Result], make: Callable[[str], protocol.WorkerCommand]) -> None:
+        run = self._answering()
+        if run is None:
+            port.fail(self._no_worker())
+            return
+        self._next_id += 1
+        request_id = f"ask-{self._next_id}"
+        run.questions[request_id] = port
+        run.link.send(protocol.encode_command(make(request_id)))
+
+    def _restart_worker(self) -> None:
+        self._policy.forget()
+        if self._run is not None:
+            self._run.link.kill("The model process was restarted on request.")
+        self._restart_asked.set()
+
+    # ------------------------------------------------------------ keeper
+
+    async def _keep_worker(self) -> None:
+        while True:
+            self._restart_asked = trio.Event()
+            death, hopeless, had_token = await self._one_worker()
+            if self._stopping:
+                return
+            decision = self._policy.on_death(
+                self._clock(), had_token=had_token, reason=death.words, hopeless=hopeless
+            )
+            log.warning("worker-died reason=%r had_token=%s decision=%r", death.words, had_token, decision)
+            if isinstance(decision, GiveUp):
+                self._board.change_worker(state="failed", reason=decision.reason, stage=None, fraction=None)
+                await self._restart_asked.wait()
+                continue
+            self._board.change_worker(state="restarting", reason=death.words, stage=None, fraction=None)
+            with trio.move_on_after(decision.after_s):
+                await self._restart_asked.wait()
+
+    async def _one_worker(self) -> tuple[Death, bool, bool]:
+        """Run one worker to its death: (death, nothing would change by trying again, it gave a token)."""
+        epoch = self._board.value.worker.epoch + 1
+        self._board.change_worker(state="starting", epoch=epoch, stage=None, fraction=None)
+        try:
+            link = await self._command.start()
+        except OSError as fault:
+            words = f"The model process could not be started: {fault.strerror or fault}."
+            return Death(returncode=-1, fault=words, stderr_tail=()), False, False
+        run = WorkerRun(link=link, started=self._clock())
+        self._run = run
+        if self._stopping:
+            link.close_stdin()
+        log.info("worker-started epoch=%d pid=%d", epoch, link.pid)
+        try:
+            death = await link.run(lambda line: self._on_line(run, line))
+        finally:
+            self._run = None
+            run.over.set()
+            self._command.ended()
+        fatal = run.fatal
+        if fatal is not None:
+            death = attrs.evolve(death, fault=fatal.message)
+        hopeless = fatal is not None and not run.had_ready
+        # The state changes before the sinks hear of it, so that whatever they do next (queue again,
+        # ask for a count) meets a supervisor that knows it has no worker.
+        self._board.change_worker(state="restarting", reason=death.words, stage=None, fraction=None)
+        for line in death.stderr_tail[-20:]:
+            log.info("worker-stderr %s", line)
+        run.lose_all(
+            Unavailable("stopping", "The server is shutting down.")
+            if self._stopping
+            else WorkerFault("worker_lost", f"{death.words} The answer could not be finished.", status=502)
+        )
+        return death, hopeless, run.had_token
+
+    # ------------------------------------------------------------ lines from the worker
+
+    def _on_line(self, run: WorkerRun, line: bytes) -> None:
+        try:
+            event = protocol.decode_event(line)
+        except protocol.ProtocolError as fault:
+            if fault.known:
+                run.link.kill(f"The model process broke the protocol ({fault}).")
+            else:
+                log.warning("unknown-line %s", fault)
+            return
+        match event:
+            case protocol.Loading():
+                self._board.change_worker(state="loading", stage=event.stage, fraction=event.fraction)
+            case protocol.Ready():
+                self._on_ready(run, event)
+            case protocol.Result():
+                run.answer(event)
+            case protocol.Error(request_id=None):
+                log.error("worker-error code=%s fatal=%s message=%r", event.code, event.fatal, event.message)
+                if event.fatal:
+                    run.fatal = event
+            case protocol.Accepted() | protocol.Progress() | protocol.Tokens() | protocol.Done() | protocol.Error():
+                run.deliver(event)
+                if isinstance(event, (protocol.Done, protocol.Error)):
+                    self._show_busy(run)
+            case _:
+                assert_never(event)
+
+    def _on_ready(self, run: WorkerRun, ready: protocol.Ready) -> None:
+        if run.had_ready or ready.protocol != protocol.PROTOCOL_VERSION:
+            run.link.kill(
+                "The model process said ready twice."
+                if run.had_ready
+                else f"The model process speaks protocol {ready.protocol}, not {protocol.PROTOCOL_VERSION}."
+            )
+            return
+        run.had_ready = True
+        self._policy.load_s = self._clock() - run.started
+        self._board.change(model=ready)
+        self._board.change_worker(state="ready", reason=None, stage=None, fraction=None)
+        log.info("worker-ready model=%s load_s=%.2f", ready.model_id, self._policy.load_s)
+
+    def _show_busy(self, run: WorkerRun) -> None:
+        if self._board.value.worker.state in ANSWERING:
+            self._board.change_worker(state="busy" if run.sinks else "ready")

@@ -1,0 +1,62 @@
+"""How a worker is started: its command line, its environment, its record for the next start."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from actors.supervisor.left_over import LeftOver
+from actors.supervisor.link import WorkerLink
+from muse.settings import PROJECT_ROOT, Settings
+
+GUARD: Final = PROJECT_ROOT / "muse" / "worker" / "guard.py"
+
+
+class WorkerCommand:
+    """Starts workers of one kind. `extra_env` is for tests."""
+
+    def __init__(self, settings: Settings, *, extra_env: Mapping[str, str] | None = None) -> None:
+        self._settings = settings
+        self._extra_env = dict(extra_env or {})
+        self._left_over = LeftOver(settings.home / "run")
+
+    def arguments(self) -> list[str]:
+        """The worker's command line."""
+        settings = self._settings
+        command = [sys.executable, "-m", "muse.worker", "--engine", settings.engine]
+        command += ["--script" if settings.engine == "scripted" else "--model", str(settings.model_path)]
+        if settings.context is not None:
+            command += ["--context", str(settings.context)]
+        return command
+
+    async def start(self) -> WorkerLink:
+        """Start one worker behind its guard. Raises OSError."""
+        search = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(search),
+            "MUSE_HOME": str(self._settings.home),
+            **self._extra_env,
+        }
+        link = await WorkerLink.open(
+            self.arguments(),
+            # Isolated and without site: the guard is standard library only and must start at once.
+            guard=[sys.executable, "-I", "-S", "-E", str(GUARD)],
+            env=env,
+            cwd=str(Path.cwd()),
+        )
+        self._left_over.note(link.pid)
+        return link
+
+    def ended(self) -> None:
+        """The worker that was started last is gone."""
+        self._left_over.forget()
+
+    async def end_left_over(self) -> None:
+        """End what an earlier server left behind, before anything is started."""
+        await trio.to_thread.run_sync(self._left_over.end)

@@ -1,0 +1,202 @@
+"""WorkerLink: one worker process behind its guard, and the pipes to it.
+
+Owns the process group, the life pipe and three pipe tasks. Knows lines of bytes, not messages. The
+link ends in exactly one way: `run` returns a Death, with the group killed and every descriptor closed.
+
+Rules with a reason: one task owns stdin, and a line is written whole or the worker is killed (a
+cancelled write leaves half a line); exit and end of output are two facts with a deadline between them
+(a grandchild can hold the pipe); stderr is always read (an unread pipe stops the worker).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import attrs
+import trio
+
+from actors.supervisor.lines import LineSplitter, LineTooLong
+from muse.protocol import MAX_WORKER_LINE_BYTES
+
+log = logging.getLogger("muse.supervisor")
+
+WRITE_DEADLINE_S: Final = 10.0
+"""A worker that does not read its stdin for this long is hung: its own loop reads it at all times."""
+DRAIN_S: Final = 1.0
+STDERR_LINES: Final = 200
+READ_BYTES: Final = 65536
+WRITE_QUEUE: Final = 1024
+STDERR_LINE_BYTES: Final = 4000
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class Death:
+    """How a worker ended. returncode as in subprocess (negative: signal). fault: what we saw wrong
+    before, in words, or None. stderr_tail: its last lines, newest last."""
+
+    returncode: int
+    fault: str | None
+    stderr_tail: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """One sentence for people."""
+        if self.fault is not None:
+            return self.fault
+        if self.returncode < 0:
+            try:
+                name = signal.Signals(-self.returncode).name
+            except ValueError:
+                name = f"signal {-self.returncode}"
+            return f"The model process was ended by {name}."
+        return f"The model process ended with exit status {self.returncode}."
+
+
+class WorkerLink:
+    """Start with `open`, then `run` until death. `send`, `kill` and `close_stdin` are synchronous."""
+
+    def __init__(self, process: trio.Process, life_fd: int) -> None:
+        self._process = process
+        self._life_fd = life_fd
+        self._fault: str | None = None
+        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
+        self._stdout_ended = trio.Event()
+        self._stderr_ended = trio.Event()
+        self._lines_in, self._lines_out = trio.open_memory_channel[bytes](WRITE_QUEUE)
+
+    @classmethod
+    async def open(cls, command: Sequence[str], *, guard: Sequence[str], env: Mapping[str, str], cwd: str) -> WorkerLink:
+        """Start `guard --life-fd N -- command` in a process group of its own. Raises OSError."""
+        read_fd, write_fd = os.pipe()
+        try:
+            process = await trio.lowlevel.open_process(
+                [*guard, "--life-fd", str(read_fd), "--", *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(read_fd,),
+                process_group=0,
+                env=dict(env),
+                cwd=cwd,
+            )
+        except BaseException:
+            os.close(write_fd)
+            raise
+        finally:
+            os.close(read_fd)
+        return cls(process, write_fd)
+
+    @property
+    def pid(self) -> int:
+        """Process id of the guard, which is also the process group."""
+        return self._process.pid
+
+    def send(self, line: bytes) -> None:
+        """Queue one line (with its newline) for the worker. A worker that lets the queue fill is hung
+        and is killed."""
+        try:
+            self._lines_in.send_nowait(line)
+        except trio.WouldBlock:
+            self.kill("The model process stopped reading its requests.")
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # already dying: run() reports the death to whoever sent this
+
+    def close_stdin(self) -> None:
+        """Ask the worker to leave: its stdin ends after what is queued."""
+        self._lines_in.close()
+
+    def kill(self, fault: str | None = None) -> None:
+        """SIGKILL the whole group. `fault` says why, unless an earlier fault is known."""
+        if fault is not None and self._fault is None:
+            self._fault = fault
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    async def run(self, on_line: Callable[[bytes], None]) -> Death:
+        """Serve the pipes until the worker is dead; give each stdout line to `on_line` (must not
+        raise). Cancelled: kills the group, waits for its end, and lets the cancellation through."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._read_stdout, on_line)
+                nursery.start_soon(self._read_stderr)
+                nursery.start_soon(self._write_stdin)
+                try:
+                    await self._process.wait()
+                except trio.Cancelled:
+                    self.kill()  # first of all: it also frees a writer that waits under its shield
+                    raise
+                with trio.move_on_after(DRAIN_S):
+                    await self._stdout_ended.wait()
+                    await self._stderr_ended.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.kill()
+            with trio.CancelScope(shield=True):
+                returncode = await self._process.wait()
+            self._close_pipes()
+        return Death(returncode=returncode, fault=self._fault, stderr_tail=tuple(self._stderr))
+
+    def _close_pipes(self) -> None:
+        os.close(self._life_fd)
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            # The synchronous close: aclose() would add a checkpoint, which fails under cancellation.
+            assert isinstance(stream, trio.lowlevel.FdStream)
+            stream.close()
+
+    async def _read_stdout(self, on_line: Callable[[bytes], None]) -> None:
+        stream = self._process.stdout
+        assert stream is not None
+        splitter = LineSplitter(MAX_WORKER_LINE_BYTES)
+        try:
+            while chunk := await stream.receive_some(READ_BYTES):
+                for line in splitter.feed(chunk):
+                    on_line(line)
+        except LineTooLong as fault:
+            self.kill(f"The model process broke the protocol: {fault}.")
+        except trio.BrokenResourceError:
+            pass
+        if splitter.rest_bytes:
+            log.warning("half-line bytes=%d pid=%d", splitter.rest_bytes, self.pid)
+        self._stdout_ended.set()
+        with trio.move_on_after(DRAIN_S):
+            await self._process.wait()
+            return
+        self.kill("The model process closed its output while still running.")
+
+    async def _read_stderr(self) -> None:
+        stream = self._process.stderr
+        assert stream is not None
+        rest = b""
+        try:
+            while chunk := await stream.receive_some(READ_BYTES):
+                *lines, rest = (rest + chunk).split(b"\n")
+                self._stderr.extend(line[:STDERR_LINE_BYTES].decode("utf-8", "replace") for line in lines)
+                rest = rest[:STDERR_LINE_BYTES]
+        except trio.BrokenResourceError:
+            pass
+        if rest:
+            self._stderr.append(rest.decode("utf-8", "replace"))
+        self._stderr_ended.set()
+
+    async def _write_stdin(self) -> None:
+        stream = self._process.stdin
+        assert stream is not None
+        async for line in self._lines_out:
+            # Shielded: a cancelled send_all would leave half a line in the pipe.
+            with trio.move_on_after(WRITE_DEADLINE_S, shield=True) as scope:
+                try:
+                    await stream.send_all(line)
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    return  # dead or dying: the exit is noticed elsewhere
+            if scope.cancelled_caught:
+                self.kill("The model process stopped reading its requests.")
+                return
+        await stream.aclose()

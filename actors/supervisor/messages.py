@@ -1,0 +1,71 @@
+"""Messages of the WorkerSupervisor."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import attrs
+
+from actors.kernel import ReplyPort
+from muse.errors import MuseError
+from muse.protocol import Accepted, Done, Error, Generate, Progress, Result, Segment, Tokens
+
+message = attrs.define(frozen=True, slots=True, kw_only=True)
+
+RequestEvent = Accepted | Progress | Tokens | Done | Error
+
+
+class Sink(Protocol):
+    """Who gets the events of one generation. Called from the pipe reader: must not block, wait or
+    raise (a sink that raises loses its request, the others go on)."""
+
+    def on_event(self, event: RequestEvent) -> None:
+        """One event, in order; `Done` and `Error` are the last."""
+        ...
+
+    def on_lost(self, fault: MuseError) -> None:
+        """The worker died or could not take the request; nothing follows."""
+        ...
+
+
+@message
+class StartGeneration:
+    """Turn -> supervisor: send `command` to the worker and its events to `sink`. The sink hears
+    `on_lost` at once when no worker answers."""
+
+    command: Generate
+    sink: Sink
+
+
+@message
+class CancelGeneration:
+    """Turn -> supervisor: end a generation. It still ends with its own `Done`. Unknown ids are fine."""
+
+    request_id: str
+
+
+@message
+class CountTokens:
+    """Turn -> supervisor: how long is this prompt? Answer: the worker's Result, with prompt_tokens and
+    room. Fails with a MuseError when no worker answers."""
+
+    segments: tuple[Segment, ...]
+    port: ReplyPort[Result]
+
+
+@message
+class CloseSession:
+    """Session manager -> supervisor: forget what the worker holds of a session. Idempotent."""
+
+    session_id: str
+    port: ReplyPort[Result]
+
+
+@message
+class RestartWorker:
+    """Front -> supervisor: try again from `failed` (or restart a running worker). Answered at once."""
+
+    port: ReplyPort[None]
+
+
+SupervisorMessage = StartGeneration | CancelGeneration | CountTokens | CloseSession | RestartWorker

@@ -1,0 +1,92 @@
+"""WorkerRun: what belongs to one life of a worker process: its requests, its questions, its record.
+
+A new process gets a new WorkerRun, so nothing of an old life can reach a request of the new one.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import attrs
+import trio
+
+from actors.kernel import ReplyPort
+from actors.supervisor.link import WorkerLink
+from actors.supervisor.messages import RequestEvent, Sink
+from muse import protocol
+from muse.errors import ClientFault, MuseError, Unavailable, WorkerFault
+
+log = logging.getLogger("muse.supervisor")
+
+
+@attrs.define(slots=True, eq=False, kw_only=True)
+class WorkerRun:
+    """One life. sinks: generation id to the turn that hears its events. questions: id to port."""
+
+    link: WorkerLink
+    started: float
+    sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
+    questions: dict[str, ReplyPort[protocol.Result]] = attrs.field(factory=dict[str, ReplyPort[protocol.Result]])
+    had_ready: bool = False
+    had_token: bool = False
+    fatal: protocol.Error | None = None
+    over: trio.Event = attrs.field(factory=trio.Event)
+
+    def deliver(self, event: RequestEvent) -> None:
+        """Give an event to its request. Events of unknown or finished requests are logged and dropped:
+        they belong to nobody."""
+        request_id = event.request_id
+        assert request_id is not None
+        if isinstance(event, protocol.Error) and request_id in self.questions:
+            self.questions.pop(request_id).fail(fault_of(event))
+            return
+        sink = self.sinks.get(request_id)
+        if sink is None:
+            log.warning("event-without-request event=%s id=%r", type(event).__name__, request_id[:80])
+            return
+        if isinstance(event, protocol.Tokens):
+            self.had_token = True
+        if isinstance(event, (protocol.Done, protocol.Error)):
+            del self.sinks[request_id]
+        try:
+            sink.on_event(event)
+        except Exception:
+            # Barrier: a turn's own fault must not end the pipe reader, which serves all turns.
+            log.exception("sink-failed id=%r", request_id)
+            self.sinks.pop(request_id, None)
+            sink.on_lost(WorkerFault("internal_error", "The answer could not be processed."))
+
+    def answer(self, result: protocol.Result) -> None:
+        """Give a result to whoever asked."""
+        port = self.questions.pop(result.request_id, None)
+        if port is None:
+            log.warning("result-without-question id=%r", result.request_id[:80])
+        else:
+            port.answer(result)
+
+    def lose_all(self, fault: MuseError) -> None:
+        """The process is dead: tell everybody who waits for it."""
+        sinks, self.sinks = self.sinks, {}
+        questions, self.questions = self.questions, {}
+        for port in questions.values():
+            port.fail(fault)
+        for sink in sinks.values():
+            sink.on_lost(fault)
+
+
+def fault_of(event: protocol.Error) -> MuseError:
+    """The worker's error as ours, with the status that tells whose fault it is."""
+    data = {
+        name: value
+        for name, value in (("prompt_tokens", event.prompt_tokens), ("context_length", event.context_length))
+        if value is not None
+    }
+    match event.code:
+        case "context_overflow":
+            return ClientFault("context_length_exceeded", event.message, param="messages", data=data)
+        case "bad_request" | "bad_image" | "unsupported":
+            return ClientFault(event.code, event.message)
+        case "capacity_exhausted":
+            return Unavailable(event.code, event.message, status=429, retry_after_s=2)
+        case "engine_error" | "out_of_memory":
+            return WorkerFault(event.code, event.message)

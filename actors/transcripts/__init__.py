@@ -1,0 +1,1 @@
+"""The TranscriptStore actor: what each session said, as text and as exact token ids."""

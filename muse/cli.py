@@ -1,0 +1,75 @@
+"""The command line: `muse serve` and `muse bench`.
+
+Exit status: 0 asked to stop, 1 fault, 2 wrong usage, 4 the port cannot be had.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from muse import __version__
+from muse.settings import DEFAULT_HOST, DEFAULT_PORT, ENGINES, Settings
+
+MAX_PORT: Final = 65535
+
+
+def _port(text: str) -> int:
+    try:
+        port = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 <= port <= MAX_PORT:
+        raise argparse.ArgumentTypeError(f"{port} is not between 0 and {MAX_PORT} (0 picks a free one)")
+    return port
+
+
+def _context(text: str) -> int:
+    try:
+        tokens = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens") from None
+    if tokens < 1:
+        raise argparse.ArgumentTypeError("the context must have at least one token")
+    return tokens
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="muse", description="A private chat server and page on your own machine.")
+    parser.add_argument("--version", action="version", version=f"muse {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    serve = commands.add_parser("serve", help="serve the chat page and the API")
+    serve.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s, this machine only)")
+    serve.add_argument("--port", type=_port, default=DEFAULT_PORT, help="port (default: %(default)s; 0 picks a free one)")
+    serve.add_argument("--model", type=Path, help="model file (default: the built-in model)")
+    serve.add_argument("--engine", choices=ENGINES, default="llamacpp", help="what runs the model (default: %(default)s)")
+    serve.add_argument("--context", type=_context, help="tokens a conversation may have (default: what the model allows)")
+    serve.add_argument("--open", action=argparse.BooleanOptionalAction, default=False, help="open the page in the browser")
+    serve.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
+    commands.add_parser("bench", help="measure speed (see `muse bench --help`)", add_help=False)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["bench"]:
+        from muse.bench.cli import main as bench
+
+        return bench(given[1:])
+    options = _parser().parse_args(given)
+    settings = Settings(
+        host=options.host,
+        port=options.port,
+        engine=options.engine,
+        model=options.model.absolute() if options.model is not None else None,
+        context=options.context,
+        open_page=options.open,
+    )
+    # Imported late: the command line must answer --help and mistakes without loading the server.
+    from muse.serve_command import serve
+
+    return serve(settings, log_level=options.log_level)

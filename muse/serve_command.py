@@ -1,0 +1,139 @@
+"""`muse serve`: binds the port, runs the system, stops it on a signal, tells people where it is."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import time
+import webbrowser
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import trio
+
+from muse.errors import EnvironmentFault
+from muse.logs import escape, set_up_logging
+from muse.settings import Settings
+
+if TYPE_CHECKING:
+    from actors.front.binding import Binding
+
+log = logging.getLogger("muse.serve")
+
+EXIT_OK: Final = 0
+EXIT_FAULT: Final = 1
+EXIT_PORT: Final = 4
+SERVER_RECORD: Final = "server.json"
+
+
+def _say(text: str) -> None:
+    """A line for the person at the terminal; a closed terminal is no reason to stop serving."""
+    try:
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except OSError:
+        pass
+
+
+def serve(settings: Settings, *, log_level: str = "INFO") -> int:
+    """Serve until SIGINT, SIGTERM or SIGHUP. Returns the exit status."""
+    set_up_logging(log_level)
+    # The one place where the core reaches up to the actors: it starts them.
+    from actors.front.binding import bind, find_running_instance
+
+    try:
+        binding = bind(settings.host, settings.port)
+    except EnvironmentFault as fault:
+        running = find_running_instance(settings.home, settings.port) if settings.port else None
+        if running is None:
+            sys.stderr.write(f"muse: {escape(fault.detail)}\n")
+            return EXIT_PORT
+        _say(f"Muse is running already: {running.url} (process {running.pid}).")
+        if settings.open_page:
+            webbrowser.open(running.url)
+            return EXIT_OK
+        sys.stderr.write(f"muse: port {settings.port} is taken by that server. Use it, or choose another with --port.\n")
+        return EXIT_PORT
+    try:
+        trio.run(_serve, settings, binding)
+    except* EnvironmentFault as group:
+        for fault in _leaves(group):
+            sys.stderr.write(f"muse: {escape(str(fault))}\n")
+        return EXIT_FAULT
+    finally:
+        binding.close()
+    return EXIT_OK
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for fault in group.exceptions:
+        found += _leaves(fault) if isinstance(fault, BaseExceptionGroup) else [fault]
+    return found
+
+
+async def _serve(settings: Settings, binding: Binding) -> None:
+    from actors.system import System, run_system
+
+    record = settings.home / SERVER_RECORD
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def run(*, task_status: trio.TaskStatus[System]) -> None:
+                await run_system(settings, binding, task_status=task_status)
+                nursery.cancel_scope.cancel()
+
+            system: System = await nursery.start(run)
+            nursery.start_soon(_stop_on_signal, signals, system.stop, nursery.cancel_scope)
+            _write_record(record, binding, system.instance_id)
+            _say(f"Muse is at {binding.url}  (Ctrl-C stops it)")
+            if settings.open_page:
+                nursery.start_soon(_open_page, binding.url)
+    _remove_record(record, system.instance_id)
+
+
+async def _stop_on_signal(signals: AsyncIterator[int], stop: trio.Event, scope: trio.CancelScope) -> None:
+    """The first signal stops in order, a second one at once."""
+    async for number in signals:
+        log.info("signal name=%s", signal.Signals(number).name)
+        if stop.is_set():
+            scope.cancel()
+        else:
+            _say("Stopping ...")
+            stop.set()
+
+
+async def _open_page(url: str) -> None:
+    opened = await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+    if not opened:
+        _say(f"No browser could be opened. Open {url} yourself.")
+
+
+def _write_record(path: Path, binding: Binding, instance_id: str) -> None:
+    record = {
+        "pid": os.getpid(),
+        "port": binding.port,
+        "url": binding.url,
+        "instance_id": instance_id,
+        "started_at": round(time.time(), 3),
+    }
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_text(json.dumps(record) + "\n")
+        partial.replace(path)
+    except OSError as fault:
+        log.warning("server-record-not-written path=%s reason=%s", path, fault.strerror)
+
+
+def _remove_record(path: Path, instance_id: str) -> None:
+    """Remove our own record; another server of the same folder may have written its own since."""
+    try:
+        if json.loads(path.read_text()).get("instance_id") == instance_id:
+            path.unlink()
+    except (OSError, ValueError, AttributeError):
+        pass

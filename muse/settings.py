@@ -1,0 +1,61 @@
+"""Settings of one server, and where it keeps its files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, Literal
+
+import attrs
+
+DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_PORT: Final = 3939
+BUILT_IN_MODEL: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
+PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
+
+EngineName = Literal["llamacpp", "scripted"]
+ENGINES: Final[tuple[EngineName, ...]] = ("llamacpp", "scripted")
+
+frozen = attrs.define(frozen=True, slots=True, kw_only=True)
+
+
+def muse_home() -> Path:
+    """The folder of everything we write: `$MUSE_HOME`, else `.runtime` in the project."""
+    return Path(os.environ.get("MUSE_HOME") or PROJECT_ROOT / ".runtime").resolve()
+
+
+@frozen
+class Limits:
+    """Bounds of the server. Each protects memory or patience; none cuts anything silently."""
+
+    queue: int = 32
+    """Turns that may wait for the model; one more is answered 429 with Retry-After."""
+    body_bytes: int = 64 * 1024 * 1024
+    load_wait_s: float = 30.0
+    """How long a non-stream request waits for a model that is loading before it gets a 503."""
+    first_byte_s: float = 2.0
+    """How long a stream request waits for the worker to accept the prompt before its headers go out.
+    Within this time a prompt that does not fit is a plain 400; later it is an error event."""
+    quiet_s: float = 10.0
+    """Longest silence in a stream: a comment is sent then."""
+    retry_after_s: int = 5
+
+
+@frozen
+class Settings:
+    """What `muse serve` was asked for. model None: the built-in one. context None: the model's own
+    length, as far as the engine finds it sensible. port 0: any free port."""
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    engine: EngineName = "llamacpp"
+    model: Path | None = None
+    context: int | None = None
+    open_page: bool = False
+    home: Path = attrs.field(factory=muse_home)
+    limits: Limits = attrs.field(factory=Limits)
+
+    @property
+    def model_path(self) -> Path:
+        """The model file that the worker loads."""
+        return self.model if self.model is not None else self.home / "models" / BUILT_IN_MODEL

@@ -1,0 +1,58 @@
+"""Fixtures that all folders share: the built-in model, real servers, and scripts for the scripted engine."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muse.settings import BUILT_IN_MODEL, muse_home
+from tests.server_process import ServerProcess
+
+
+@pytest.fixture(scope="session")
+def builtin_model() -> Path:
+    """The built-in model's file. Set-up puts it into the model store; a test run without it is broken."""
+    named = os.environ.get("MUSE_TEST_MODEL")
+    path = Path(named) if named else muse_home() / "models" / BUILT_IN_MODEL
+    if not path.is_file():
+        pytest.fail(f"the built-in model is not at {path}: run `python3 -m bootstrap setup`")
+    return path
+
+
+@pytest.fixture(scope="session")
+def muse_server(builtin_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A real server with the built-in model, ready. Shared: leave it as you found it."""
+    server = ServerProcess(["--model", str(builtin_model)], home=tmp_path_factory.mktemp("muse-home"))
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        status = server.stop()
+    assert status == 0, server.stderr()
+
+
+@pytest.fixture
+def scripted_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
+    """Starts real servers over the scripted engine: `scripted_server(script, *serve_arguments)`."""
+    servers: list[ServerProcess] = []
+
+    def start(script: dict[str, Any], *arguments: str, ready: bool = True) -> ServerProcess:
+        number = len(servers)
+        path = tmp_path / f"script-{number}.json"
+        path.write_text(json.dumps(script))
+        server = ServerProcess(
+            ["--engine", "scripted", "--model", str(path), *arguments], home=tmp_path / f"home-{number}"
+        )
+        servers.append(server)
+        if ready:
+            server.wait_ready()
+        return server
+
+    yield start
+    for server in servers:
+        server.stop()

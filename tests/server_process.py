@@ -1,0 +1,116 @@
+"""A real `muse serve` in a process of its own, for tests: started on a free port, stopped by SIGTERM."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PROJECT = Path(__file__).resolve().parent.parent
+HANG_GUARD_S = 60.0
+
+
+class ServerProcess:
+    """`url` and `home` of a running server; `stop` ends it and returns the exit status."""
+
+    def __init__(self, arguments: Sequence[str], *, home: Path, env: Mapping[str, str] | None = None) -> None:
+        self.home = home
+        self.stderr_path = home / "server-stderr.log"
+        home.mkdir(parents=True, exist_ok=True)
+        with self.stderr_path.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "muse", "serve", "--port", "0", "--no-open", *arguments],
+                cwd=PROJECT,
+                env={**os.environ, "MUSE_HOME": str(home), "PYTHONUNBUFFERED": "1", **(env or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+            )
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.url = self._wait_url()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def _wait_url(self) -> str:
+        while True:
+            line = self._lines.get(timeout=HANG_GUARD_S)
+            if line is None:
+                raise AssertionError(f"the server ended at start:\n{self.stderr()}")
+            if line.startswith("Muse is at "):
+                return line.split()[3].rstrip("/")
+
+    def stderr(self) -> str:
+        """Everything it logged so far."""
+        return self.stderr_path.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        """Process id of the main process."""
+        return self.process.pid
+
+    def get(self, path: str) -> Any:
+        """GET a JSON answer."""
+        with urllib.request.urlopen(self.url + path, timeout=HANG_GUARD_S) as answer:
+            return json.load(answer)
+
+    def wait_state(self, *states: str) -> dict[str, Any]:
+        """Follow /api/events until the worker is in one of `states`; returns that state event."""
+        with urllib.request.urlopen(self.url + "/api/events", timeout=HANG_GUARD_S) as stream:
+            for raw in stream:
+                if raw.startswith(b"data:"):
+                    state = json.loads(raw[5:])
+                    if state.get("worker", {}).get("state") in states:
+                        return state
+        raise AssertionError(f"the event stream ended before {states}:\n{self.stderr()}")
+
+    def wait_ready(self) -> dict[str, Any]:
+        """Wait until the model answers; fails if loading failed."""
+        state = self.wait_state("ready", "busy", "failed")
+        assert state["worker"]["state"] != "failed", state["worker"]["reason"]
+        return state
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End the server and return its exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            status = self.process.wait(timeout=HANG_GUARD_S)
+        finally:
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
+
+
+def children_of(pid: int) -> list[int]:
+    """Process ids of all living descendants (Linux)."""
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] != "Z":
+            parents[int(folder.name)] = int(fields[1])
+    found: list[int] = []
+    frontier = {pid}
+    while frontier:
+        frontier = {child for child, parent in parents.items() if parent in frontier}
+        found += frontier
+    return found

@@ -16,7 +16,6 @@ import logging
 from collections.abc import Callable
 from typing import assert_never
 
-import attrs
 import trio
 
 from actors.kernel import ReplyPort
@@ -179,10 +178,7 @@ class WorkerSupervisor:
             self._run = None
             run.over.set()
             self._command.ended()
-        fatal = run.fatal
-        if fatal is not None:
-            death = attrs.evolve(death, fault=fatal.message)
-        hopeless = fatal is not None and not run.had_ready
+        hopeless = run.fatal is not None and not run.had_ready
         # The state changes before the sinks hear of it, so that whatever they do next (queue again,
         # ask for a count) meets a supervisor that knows it has no worker.
         self._board.change_worker(state="restarting", reason=death.words, stage=None, fraction=None)
@@ -215,12 +211,13 @@ class WorkerSupervisor:
                 run.answer(event)
             case protocol.Error(request_id=None):
                 log.error("worker-error code=%s fatal=%s message=%r", event.code, event.fatal, event.message)
-                if event.fatal:
-                    run.fatal = event
+                self._on_fatal(run, event)
             case protocol.Accepted() | protocol.Progress() | protocol.Tokens() | protocol.Done() | protocol.Error():
                 run.deliver(event)
                 if isinstance(event, (protocol.Done, protocol.Error)):
                     self._show_busy(run)
+                if isinstance(event, protocol.Error):
+                    self._on_fatal(run, event)
             case _:
                 assert_never(event)
 
@@ -237,6 +234,11 @@ class WorkerSupervisor:
         self._board.change(model=ready)
         self._board.change_worker(state="ready", reason=None, stage=None, fraction=None)
         log.info("worker-ready model=%s load_s=%.2f", ready.model_id, self._policy.load_s)
+
+    def _on_fatal(self, run: WorkerRun, error: protocol.Error) -> None:
+        if error.fatal:
+            run.fatal = error
+            run.link.kill(error.message)  # it says that it leaves; this makes sure of it
 
     def _show_busy(self, run: WorkerRun) -> None:
         if self._board.value.worker.state in ANSWERING:

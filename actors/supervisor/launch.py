@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Final
 
 import trio
 
 from actors.supervisor.left_over import LeftOver
 from actors.supervisor.link import WorkerLink
 from muse.settings import PROJECT_ROOT, Settings
-
-GUARD: Final = PROJECT_ROOT / "muse" / "worker" / "guard.py"
-
 
 class WorkerCommand:
     """Starts workers of one kind. `extra_env` is for tests."""
@@ -45,10 +40,8 @@ class WorkerCommand:
         }
         link = await WorkerLink.open(
             self.arguments(),
-            # Isolated and without site: the guard is standard library only and must start at once.
-            guard=[sys.executable, "-I", "-S", "-E", str(GUARD)],
             env=env,
-            cwd=str(Path.cwd()),
+            cwd=os.getcwd(),
         )
         self._left_over.note(link.pid)
         return link

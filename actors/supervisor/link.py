@@ -23,6 +23,7 @@ import trio
 
 from actors.supervisor.lines import LineSplitter, LineTooLong
 from muse.protocol import MAX_WORKER_LINE_BYTES
+from muse.worker import guard
 
 log = logging.getLogger("muse.supervisor")
 
@@ -65,18 +66,20 @@ class WorkerLink:
         self._process = process
         self._life_fd = life_fd
         self._fault: str | None = None
+        self._killed = False
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stdout_ended = trio.Event()
         self._stderr_ended = trio.Event()
         self._lines_in, self._lines_out = trio.open_memory_channel[bytes](WRITE_QUEUE)
 
     @classmethod
-    async def open(cls, command: Sequence[str], *, guard: Sequence[str], env: Mapping[str, str], cwd: str) -> WorkerLink:
-        """Start `guard --life-fd N -- command` in a process group of its own. Raises OSError."""
+    async def open(cls, command: Sequence[str], *, env: Mapping[str, str], cwd: str) -> WorkerLink:
+        """Start `command` (absolute program first) behind a guard, in a process group of its own. Raises
+        OSError."""
         read_fd, write_fd = os.pipe()
         try:
             process = await trio.lowlevel.open_process(
-                [*guard, "--life-fd", str(read_fd), "--", *command],
+                guard.command([*command], life_fd=read_fd),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -115,6 +118,7 @@ class WorkerLink:
         """SIGKILL the whole group. `fault` says why, unless an earlier fault is known."""
         if fault is not None and self._fault is None:
             self._fault = fault
+        self._killed = True
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -158,7 +162,8 @@ class WorkerLink:
         try:
             while chunk := await stream.receive_some(READ_BYTES):
                 for line in splitter.feed(chunk):
-                    on_line(line)
+                    if not self._killed:  # what a condemned worker said afterwards counts for nothing
+                        on_line(line)
         except LineTooLong as fault:
             self.kill(f"The model process broke the protocol: {fault}.")
         except trio.BrokenResourceError:

@@ -1,0 +1,1 @@
+"""`muse bench`: measures speed and memory as ratios and percentiles within one run."""

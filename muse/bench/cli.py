@@ -1,0 +1,43 @@
+"""Command line of `muse bench`. Exit status 1 when a budget is broken, so a script can check it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import trio
+
+from muse.bench.server import bench_server
+from muse.bench.tax import measure_tax
+from muse.bench.ui import measure_ui
+from muse.settings import BUILT_IN_MODEL, muse_home
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="muse bench", description="Measure this server on this machine.")
+    parser.add_argument("--model", type=Path, default=muse_home() / "models" / BUILT_IN_MODEL, help="model file")
+    kinds = parser.add_subparsers(dest="kind", required=True)
+    ui = kinds.add_parser("ui", help="latency of page and state while clients generate without pause")
+    ui.add_argument("--clients", type=int, default=4)
+    ui.add_argument("--requests", type=int, default=300, help="fetches of each path")
+    tax = kinds.add_parser("tax", help="decode speed through HTTP against a direct client of the engine")
+    tax.add_argument("--rounds", type=int, default=7, help="pairs of measurements")
+    tax.add_argument("--tokens", type=int, default=256, help="tokens an answer")
+    return parser
+
+
+async def _run(options: argparse.Namespace) -> bool:
+    async with bench_server(["--model", str(options.model.absolute())]) as server:
+        if options.kind == "ui":
+            text, fine = await measure_ui(server, clients=options.clients, requests=options.requests)
+        else:
+            text, fine = await measure_tax(server, rounds=options.rounds, tokens=options.tokens)
+    sys.stdout.write(text + "\n")
+    return fine
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one benchmark."""
+    return 0 if trio.run(_run, _parser().parse_args(list(arguments))) else 1

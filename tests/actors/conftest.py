@@ -1,0 +1,87 @@
+"""Real actors over the real worker process with the scripted engine, without the HTTP front."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from actors.kernel import Address, open_mailbox
+from actors.sessions.actor import SessionManager
+from actors.sessions.messages import SessionMessage
+from actors.state_board import StateBoard
+from actors.supervisor.actor import WorkerSupervisor
+from actors.supervisor.launch import WorkerCommand
+from actors.supervisor.messages import SupervisorMessage
+from actors.transcripts.actor import TranscriptStore
+from actors.transcripts.messages import TranscriptMessage
+from muse.settings import Limits, Settings
+
+HANG_GUARD_S = 30
+
+
+@attrs.frozen(kw_only=True)
+class Core:
+    """The running actors; `pids` are the guards of all workers started so far."""
+
+    board: StateBoard
+    supervisor: Address[SupervisorMessage]
+    sessions: Address[SessionMessage]
+    transcripts: Address[TranscriptMessage]
+    settings: Settings
+
+    async def wait_worker(self, *states: str) -> None:
+        """Wait until the worker is in one of `states`."""
+        while self.board.value.worker.state not in states:
+            await self.board.wait_newer(self.board.version)
+
+    async def wait_idle(self) -> None:
+        """Wait until no turn runs or waits."""
+        while (counts := self.board.value.requests).running or counts.queued:
+            await self.board.wait_newer(self.board.version)
+
+
+@asynccontextmanager
+async def running_core(settings: Settings) -> AsyncIterator[Core]:
+    """Start the actors in the system's order and stop them in reverse."""
+    board = StateBoard()
+    supervisor, supervisor_inbox = open_mailbox("supervisor", SupervisorMessage)
+    transcripts, transcripts_inbox = open_mailbox("transcript store", TranscriptMessage)
+    sessions, sessions_inbox = open_mailbox("session manager", SessionMessage)
+    keeper = WorkerSupervisor(inbox=supervisor_inbox, board=board, command=WorkerCommand(settings))
+    store = TranscriptStore(inbox=transcripts_inbox)
+    manager = SessionManager(
+        inbox=sessions_inbox, board=board, supervisor=supervisor, transcripts=transcripts, limits=settings.limits
+    )
+    with trio.fail_after(HANG_GUARD_S):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(store.run)
+            await nursery.start(keeper.run)
+            async with trio.open_nursery() as inner:
+                await inner.start(manager.run)
+                yield Core(
+                    board=board, supervisor=supervisor, sessions=sessions, transcripts=transcripts, settings=settings
+                )
+                sessions.close()
+            supervisor.close()
+            transcripts.close()
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Core]]:
+    """`async with core(script) as running:` starts everything over that script."""
+
+    def start(script: dict[str, Any], limits: Limits | None = None) -> AbstractAsyncContextManager[Core]:
+        path = tmp_path / "script.json"
+        path.write_text(json.dumps(script))
+        return running_core(
+            Settings(engine="scripted", model=path, home=tmp_path / "home", limits=limits or Limits())
+        )
+
+    return start

@@ -1,0 +1,102 @@
+"""The kernel: one answer to each question, whoever leaves first."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from actors.kernel import ReplyPort, Signal, open_mailbox
+from muse.errors import ClientFault, Unavailable
+
+
+@attrs.frozen
+class Double:
+    number: int
+    port: ReplyPort[int]
+
+
+async def test_ask_returns_what_the_actor_answers() -> None:
+    """The answer comes back through the port of the message."""
+    address, inbox = open_mailbox("doubler", Double)
+
+    async def actor() -> None:
+        async for message in inbox:
+            message.port.answer(message.number * 2)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor)
+        assert await address.ask(lambda port: Double(21, port)) == 42
+        address.close()
+
+
+async def test_a_fault_is_raised_at_the_asker() -> None:
+    """fail() raises exactly that error on the other side."""
+    address, inbox = open_mailbox("doubler", Double)
+    fault = ClientFault("odd", "Odd.")
+
+    async def actor() -> None:
+        (await inbox.receive()).port.fail(fault)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor)
+        with pytest.raises(ClientFault) as caught:
+            await address.ask(lambda port: Double(1, port))
+        assert caught.value is fault
+
+
+async def test_an_actor_that_ends_without_answering_is_no_hang() -> None:
+    """The asker hears `stopping`, both for a queued and for a later question."""
+    address, inbox = open_mailbox("doubler", Double)
+
+    async def ask() -> None:
+        with pytest.raises(Unavailable):
+            await address.ask(lambda port: Double(1, port))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        message = await inbox.receive()
+        inbox.close()
+        message.port._send.close()  # what garbage collection of a dropped message does not promise to do at once
+        nursery.start_soon(ask)
+
+
+async def test_a_cancelled_asker_closes_the_port(autojump_clock: MockClock) -> None:
+    """The actor can see that nobody waits, and answering anyway does no harm."""
+    address, inbox = open_mailbox("doubler", Double)
+    with trio.move_on_after(1):
+        await address.ask(lambda port: Double(1, port))
+    message = await inbox.receive()
+    assert message.port.closed
+    message.port.answer(2)
+
+
+async def test_a_full_inbox_refuses_tell_nowait() -> None:
+    """Bounded: the sender hears it, nothing is dropped."""
+    address, inbox = open_mailbox("doubler", Double, size=1)
+    send, _receive = trio.open_memory_channel[object](1)
+    message = Double(1, ReplyPort(send))
+    address.tell_nowait(message)
+    with pytest.raises(Unavailable) as caught:
+        address.tell_nowait(message)
+    assert caught.value.code == "overloaded"
+    assert inbox.receive_nowait() is message
+
+
+async def test_a_signal_wakes_everyone_who_waits(autojump_clock: MockClock) -> None:
+    """notify reaches all current waiters once."""
+    signal = Signal()
+    woken: list[int] = []
+
+    async def waiter(number: int) -> None:
+        await signal.wait()
+        woken.append(number)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(3):
+            nursery.start_soon(waiter, number)
+        await trio.testing.wait_all_tasks_blocked()
+        signal.notify()
+    assert sorted(woken) == [0, 1, 2]

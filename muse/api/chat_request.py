@@ -1,0 +1,219 @@
+"""The body of POST /v1/chat/completions: decoded strict JSON in, ChatRequest or ClientFault out.
+
+Rules (the wire contract is OpenAI's, tightened so that nothing is dropped silently):
+- null means absent for every known field.
+- A field that cannot be honoured passes only with the value that asks for nothing (`n` 1, penalties 0,
+  `logit_bias` {}); else it is refused by name, as is every unknown field. One answer names all of them.
+- Wrong values are reported before refused fields, the first one only.
+- `max_completion_tokens` wins over its older name `max_tokens`; both are checked. Any number of tokens is
+  fine, the engine ends at the room that the context leaves.
+
+tests/unit/test_api_chat_request.py proves: any JSON value gives one of the two, never another exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import attrs
+
+from muse.api.fields import (
+    NumberRange,
+    Offenders,
+    invalid_type,
+    invalid_value,
+    is_number,
+    member,
+    read_bool,
+    read_integer,
+    read_number,
+    read_object,
+    read_text,
+)
+from muse.api.message import Message, parse_messages
+from muse.errors import ClientFault
+from muse.protocol import Sampling
+
+MAX_STOPS: Final = 16
+MAX_STOP_CHARS: Final = 1_000
+MAX_SESSION_ID_CHARS: Final = 128
+
+_MOST_TOKENS: Final = 2**31 - 1
+"""Larger budgets mean the same and are cut to this, the largest number that every engine can hold."""
+
+_TEMPERATURE: Final = NumberRange(low=0, high=2)
+_TOP_P: Final = NumberRange(low=0, high=1, with_low=False)
+_MIN_P: Final = NumberRange(low=0, high=1, with_high=False)
+
+_HONOURED: Final = frozenset(
+    (
+        *("messages", "model", "stream", "stream_options", "session_id", "stop"),
+        *("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "max_completion_tokens"),
+    )
+)
+
+
+def _is_zero(value: object) -> bool:
+    return is_number(value) and value == 0
+
+
+def _never(_value: object) -> bool:
+    return False
+
+
+# Field -> (the values that ask for nothing, in words; the test for them).
+_NEUTRAL: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
+    "n": ("1", lambda value: is_number(value) and value == 1),
+    "frequency_penalty": ("0", _is_zero),
+    "presence_penalty": ("0", _is_zero),
+    "logit_bias": ("{}", lambda value: value == {}),
+    "logprobs": ("false", lambda value: value is False),
+    "top_logprobs": ("null", _never),
+    "response_format": ('{"type": "text"}', lambda value: value == {"type": "text"}),
+    "tools": ("[], as tools come later", lambda value: value == []),
+    "tool_choice": ('"none" or "auto", as tools come later', lambda value: value in ("none", "auto")),
+    "parallel_tool_calls": ("true", lambda value: value is True),
+    "functions": ("null", _never),
+    "function_call": ("null", _never),
+    "reasoning_effort": ("null", _never),
+    "modalities": ('["text"]', lambda value: value == ["text"]),
+    "audio": ("null", _never),
+    "prediction": ("null", _never),
+    "web_search_options": ("null", _never),
+    "verbosity": ("null", _never),
+    "user": ("null", _never),
+    "safety_identifier": ("null", _never),
+    "prompt_cache_key": ("null", _never),
+    "metadata": ("null", _never),
+    "store": ("null", _never),
+    "service_tier": ("null", _never),
+}
+# Objects of ours without keys yet.
+_EMPTY_OBJECTS: Final = ("muse", "chat_template_kwargs")
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class SamplingDefaults:
+    """What the server uses where a request is silent. max_tokens null: fill the room. seed null: random."""
+
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    max_tokens: int | None = None
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class ChatRequest:
+    """A checked request. model null: the loaded one; whether a given one exists is the caller's question.
+    max_tokens null: fill the room. stop: at most 16, none empty. session_id null: anonymous."""
+
+    messages: tuple[Message, ...]
+    model: str | None
+    stream: bool
+    include_usage: bool
+    sampling: Sampling
+    max_tokens: int | None
+    stop: tuple[str, ...]
+    session_id: str | None
+
+
+def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
+    """Check a decoded body. Raises ClientFault (400) with the path of the first wrong value, or with the
+    names of all fields that this server does not take."""
+    if not isinstance(body, dict):
+        raise ClientFault("invalid_type", "The request body must be a JSON object.")
+    fields = cast("dict[str, object]", body)
+    offenders = Offenders()
+    _gather_offenders(fields, offenders)
+    present = {key: value for key, value in fields.items() if value is not None}
+    if "messages" not in present:
+        raise ClientFault("missing_required_parameter", "'messages' is missing.", param="messages")
+    request = ChatRequest(
+        messages=parse_messages(present["messages"], offenders),
+        model=read_text(present["model"], "model") if "model" in present else None,
+        stream=read_bool(present.get("stream", False), "stream"),
+        include_usage=_parse_stream_options(present.get("stream_options", {}), offenders),
+        sampling=_parse_sampling(present, defaults),
+        max_tokens=_parse_max_tokens(present, defaults),
+        stop=_parse_stop(present.get("stop", [])),
+        session_id=parse_session_id(present["session_id"]) if "session_id" in present else None,
+    )
+    offenders.raise_if_any()
+    return request
+
+
+def parse_session_id(value: object, path: str = "session_id") -> str:
+    """Check a session id: 1 to 128 characters of 0x21 to 0x7E. Raises ClientFault `invalid_session_id`."""
+    if (
+        not isinstance(value, str)
+        or not 1 <= len(value) <= MAX_SESSION_ID_CHARS
+        or not all("!" <= char <= "~" for char in value)
+    ):
+        rule = f"must be a string of 1 to {MAX_SESSION_ID_CHARS} visible ASCII characters without spaces"
+        raise ClientFault("invalid_session_id", f"'{path}' {rule}.", param=path)
+    return value
+
+
+def _gather_offenders(fields: Mapping[str, object], offenders: Offenders) -> None:
+    for key, value in fields.items():
+        if key in _HONOURED:
+            continue
+        if key in _EMPTY_OBJECTS:
+            for inner in read_object({} if value is None else value, key):
+                offenders.add_unknown(member(key, inner))
+        elif key not in _NEUTRAL:
+            offenders.add_unknown(member("", key))
+        elif value is not None:
+            wanted, is_neutral = _NEUTRAL[key]
+            if not is_neutral(value):
+                offenders.add_unsupported(key, f"is not supported (only {wanted} passes)")
+
+
+def _parse_stream_options(value: object, offenders: Offenders) -> bool:
+    options = read_object(value, "stream_options")
+    for key, option in options.items():
+        # Official clients send include_obfuscation false to ask for nothing extra.
+        if key != "include_usage" and not (key == "include_obfuscation" and option in (None, False)):
+            offenders.add_unknown(member("stream_options", key))
+    include_usage = options.get("include_usage")
+    return include_usage is not None and read_bool(include_usage, "stream_options.include_usage")
+
+
+def _parse_sampling(present: Mapping[str, object], defaults: SamplingDefaults) -> Sampling:
+    seed = present.get("seed", defaults.seed)
+    return Sampling(
+        temperature=read_number(present.get("temperature", defaults.temperature), "temperature", _TEMPERATURE),
+        top_p=read_number(present.get("top_p", defaults.top_p), "top_p", _TOP_P),
+        top_k=read_integer(present.get("top_k", defaults.top_k), "top_k", lowest=0, highest=2**31 - 1),
+        min_p=read_number(present.get("min_p", defaults.min_p), "min_p", _MIN_P),
+        seed=None if seed is None else read_integer(seed, "seed", lowest=0, highest=2**63 - 1),
+    )
+
+
+def _parse_max_tokens(present: Mapping[str, object], defaults: SamplingDefaults) -> int | None:
+    budget = defaults.max_tokens
+    for key in ("max_tokens", "max_completion_tokens"):
+        if key in present:
+            budget = min(read_integer(present[key], key, lowest=1), _MOST_TOKENS)
+    return budget
+
+
+def _parse_stop(value: object) -> tuple[str, ...]:
+    if isinstance(value, str):
+        return (_read_stop(value, "stop"),)
+    if not isinstance(value, list):
+        raise invalid_type("stop", "a string or a list of strings")
+    items = cast("list[object]", value)
+    if len(items) > MAX_STOPS:
+        raise invalid_value("stop", f"must hold at most {MAX_STOPS} strings")
+    return tuple(_read_stop(item, f"stop[{index}]") for index, item in enumerate(items))
+
+
+def _read_stop(value: object, path: str) -> str:
+    stop = read_text(value, path)
+    if not 1 <= len(stop) <= MAX_STOP_CHARS:
+        raise invalid_value(path, f"must have 1 to {MAX_STOP_CHARS} characters")
+    return stop

@@ -1,0 +1,62 @@
+"""What one answer cost: the `muse_metrics` object of a reply, and its reset reasons in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from muse.errors import JsonScalar
+from muse.protocol import FinishReason, ResetReason
+
+_RESET_SENTENCES: Final[Mapping[ResetReason, str]] = {
+    "new": "Nothing of this conversation was in the model's memory, so all of it was read.",
+    "exact_prefix": "The model still held the conversation so far and read only what is new.",
+    "rewound": "The model kept the common beginning, dropped what came after it, and read the rest.",
+    "mismatch": "The conversation differs from what the model held, so all of it was read again.",
+    "dirty": "What the model held could not be trusted after an interruption, so all of it was read again.",
+    "equal": "The model held exactly this prompt already; it read the end of it again to answer.",
+}
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class MuseMetrics:
+    """Counts in tokens, times in milliseconds, rates in tokens per second. null: not applicable or unknown.
+
+    completion_tokens leaves the end-of-turn token out and includes thinking. queue_ms: from admission to
+    the moment that the worker took the request. time_to_first_token_ms and total_ms: from admission.
+    resumed: how often the answer was continued after the model process died. finish_reason also says
+    `cancelled`, which OpenAI's field has no word for.
+    """
+
+    prompt_tokens: int
+    completion_tokens: int
+    reused_prompt_tokens: int = 0
+    prefilled_prompt_tokens: int = 0
+    session_reset_reason: ResetReason | None = None
+    prefill_ms: float | None = None
+    prefill_tokens_per_second: float | None = None
+    decode_ms: float | None = None
+    decode_tokens_per_second: float | None = None
+    queue_ms: float | None = None
+    time_to_first_token_ms: float | None = None
+    total_ms: float | None = None
+    thinking_tokens: int | None = None
+    vision_encoder_ms: float | None = None
+    draft_proposed: int | None = None
+    draft_accepted: int | None = None
+    resumed: int = 0
+    cancelled: bool = False
+    finish_reason: FinishReason
+
+    def to_dict(self) -> dict[str, JsonScalar]:
+        """The JSON object, keys in the order above; times and rates rounded to what can be measured."""
+        return {
+            key: round(value, 3) if isinstance(value, float) else value for key, value in attrs.asdict(self).items()
+        }
+
+
+def session_reset_sentence(reason: ResetReason) -> str:
+    """One sentence for people: what the model had to read for this answer, and why."""
+    return _RESET_SENTENCES[reason]

@@ -1,0 +1,107 @@
+"""Bodies and stream chunks of /v1, in the form that OpenAI's official Python client parses.
+
+Chunks come out as compact JSON in ASCII: an SSE reader that splits lines at U+2028 or U+0085 (Python's
+`splitlines` does) then cannot tear one apart. Framing (`data: `) is the front's work.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from muse.api.metrics import MuseMetrics
+from muse.protocol import FinishReason
+
+# OpenAI has no word for an answer that was stopped by hand; muse_metrics keeps the difference.
+_WIRE_FINISH: Final[Mapping[FinishReason, str]] = {"stop": "stop", "length": "length", "cancelled": "stop"}
+
+_OWNER: Final = "muse"
+
+
+def new_reply_id() -> str:
+    """A fresh id, 128 random bits: whoever knows it may cancel the reply."""
+    return f"chatcmpl-{secrets.token_hex(16)}"
+
+
+class ChunkEncoder:
+    """Writes the chunks of one reply. Everything that stays the same within a reply is rendered once, so
+    that a content chunk costs one string escape."""
+
+    def __init__(self, *, reply_id: str, model: str, created: int) -> None:
+        self._head: dict[str, object] = {
+            "id": reply_id,
+            "object": "chat.completion.chunk",
+            "created": created,
+            "model": model,
+        }
+        before, after = self._choice({"content": ""}, None).split(b'"content":""')
+        self._before_text = before + b'"content":'
+        self._after_text = after
+
+    def role(self) -> bytes:
+        """First chunk: the assistant begins."""
+        return self._choice({"role": "assistant", "content": ""}, None)
+
+    def content(self, text: str) -> bytes:
+        """A piece of the visible answer."""
+        return self._before_text + json.dumps(text).encode("ascii") + self._after_text
+
+    def finish(self, reason: FinishReason) -> bytes:
+        """Last chunk with a choice that matters: why the answer ended."""
+        return self._choice({}, _WIRE_FINISH[reason])
+
+    def metrics(self, metrics: MuseMetrics) -> bytes:
+        """`muse_metrics` in a chunk that says nothing else, so that any client reads over it."""
+        return self._choice({}, None, {"muse_metrics": metrics.to_dict()})
+
+    def usage(self, metrics: MuseMetrics) -> bytes:
+        """Token counts for clients that asked with stream_options.include_usage: no choices."""
+        return _compact({**self._head, "choices": [], "usage": usage_dict(metrics)})
+
+    def _choice(self, delta: Mapping[str, str], finish: str | None, extra: Mapping[str, object] | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        return _compact({**self._head, "choices": [choice], **(extra or {})})
+
+
+def completion_body(*, reply_id: str, model: str, created: int, text: str, metrics: MuseMetrics) -> dict[str, object]:
+    """Body of a reply that was not streamed. Same counts and same metrics as the stream's last chunks."""
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": text},
+        "finish_reason": _WIRE_FINISH[metrics.finish_reason],
+    }
+    return {
+        "id": reply_id,
+        "object": "chat.completion",
+        "created": created,
+        "model": model,
+        "choices": [choice],
+        "usage": usage_dict(metrics),
+        "muse_metrics": metrics.to_dict(),
+    }
+
+
+def usage_dict(metrics: MuseMetrics) -> dict[str, object]:
+    """OpenAI's usage object. cached_tokens: the part of the prompt that the model still held."""
+    return {
+        "prompt_tokens": metrics.prompt_tokens,
+        "completion_tokens": metrics.completion_tokens,
+        "total_tokens": metrics.prompt_tokens + metrics.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": metrics.reused_prompt_tokens},
+    }
+
+
+def model_body(model_id: str, *, created: int) -> dict[str, object]:
+    """One model, as GET /v1/models/{id} answers it. created: unix seconds."""
+    return {"id": model_id, "object": "model", "created": created, "owned_by": _OWNER}
+
+
+def models_body(model_ids: Sequence[str], *, created: int) -> dict[str, object]:
+    """The models that answer now, as GET /v1/models lists them."""
+    return {"object": "list", "data": [model_body(model_id, created=created) for model_id in model_ids]}
+
+
+def _compact(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")

@@ -1,0 +1,1 @@
+"""From messages to prompt segments, and from model text to visible text. No I/O, no trio."""

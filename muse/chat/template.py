@@ -1,0 +1,264 @@
+"""Chat templates: from messages to prompt segments that a client's text cannot forge.
+
+A model's template is Jinja that writes control tokens around the messages. Each piece of the result is
+known to be either the template's own (a segment with control tokens on) or anybody else's (control tokens
+off: `<|im_end|>` typed by a user stays eight plain characters). The origin is followed through the
+rendering itself (marked_text.py) and not marked by placeholders, because templates look into the text:
+they trim it, cut thoughts out of it, ask whether it names a setting. They get the real text, so the joined
+segments always equal a plain rendering, which tests/unit/test_chat_template.py proves.
+
+Neighbouring pieces of one kind are one segment: that is how the model's own tokenizer would see them. Text
+of a client never joins scaffold, even where no control token is near; at that seam the tokens may differ
+from those of a plain rendering by a merge of two neighbours. That is the price of the rule.
+
+What a template leaves out is refused, never dropped: a message without a trace in the prompt, or a name
+that the template has no place for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+import attrs
+from jinja2 import Template, TemplateError
+
+from muse.api.message import Message
+from muse.chat.marked_text import (
+    SCAFFOLD,
+    UNKNOWN,
+    MarkedText,
+    TextLimitExceeded,
+    from_source,
+    runs_of,
+    scaffold,
+)
+from muse.chat.template_sandbox import TemplateEnvironment, TemplateLimits, TemplateTimeExceeded
+from muse.errors import ClientFault, EnvironmentFault
+from muse.protocol import TextSegment
+
+MAX_SOURCE_CHARS: Final = 256 * 1024
+"""Far above the largest published template (about 25,000)."""
+
+_MAX_DETAIL_CHARS: Final = 300
+
+# Ours, for models that bring no template: the ChatML form, which most small chat models were trained on.
+_CHATML: Final = """\
+{%- for message in messages -%}
+{{ '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>\\n' }}
+{%- endfor -%}
+{%- if add_generation_prompt -%}
+{{ '<|im_start|>assistant\\n' }}
+{%- endif -%}
+"""
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """A run of the rendered text with one origin."""
+
+    text: str
+    origin: int
+
+
+class ChatTemplate:
+    """A compiled chat template. Thread-safe; rendering is CPU work of mostly well under a millisecond, and
+    ends by itself after `TemplateLimits.budget_s`."""
+
+    def __init__(
+        self,
+        template: Template,
+        environment: TemplateEnvironment,
+        *,
+        bos_token: str,
+        eos_token: str,
+        special_tokens: Iterable[str],
+        is_fallback: bool = False,
+    ) -> None:
+        """Use `compile` or `fallback`."""
+        self.is_fallback = is_fallback
+        """True: the model brought no template, and ours is a guess that its owner should know about."""
+        self._template = template
+        self._environment = environment
+        self._bos_token = bos_token
+        self._eos_token = eos_token
+        self._special_tokens = tuple(sorted(filter(None, special_tokens), key=len, reverse=True))
+
+    @classmethod
+    def compile(
+        cls,
+        source: str,
+        *,
+        bos_token: str = "",
+        eos_token: str = "",
+        special_tokens: Iterable[str] = (),
+        limits: TemplateLimits | None = None,
+    ) -> ChatTemplate:
+        """Compile a model's template. special_tokens: all spellings of control tokens, for the check of
+        text whose origin is unknown. Raises EnvironmentFault `template_invalid`."""
+        if len(source) > MAX_SOURCE_CHARS:
+            raise _invalid(f"it has more than {MAX_SOURCE_CHARS} characters")
+        environment = TemplateEnvironment(limits or TemplateLimits())
+        try:
+            template = environment.from_string(source)
+        except (
+            TemplateError,
+            ArithmeticError,
+            ValueError,
+            TypeError,
+            SyntaxError,
+            RecursionError,
+            MemoryError,
+        ) as fault:
+            raise _invalid(f"{type(fault).__name__}: {fault}") from fault
+        return cls(
+            template,
+            environment,
+            bos_token=bos_token,
+            eos_token=eos_token,
+            special_tokens=special_tokens,
+        )
+
+    @classmethod
+    def fallback(cls, *, special_tokens: Iterable[str] = ()) -> ChatTemplate:
+        """ChatML, for a model without a template."""
+        template = cls.compile(_CHATML, special_tokens=special_tokens)
+        template.is_fallback = True
+        return template
+
+    def render_segments(
+        self, messages: Sequence[Message], *, now: datetime, add_generation_prompt: bool = True
+    ) -> tuple[TextSegment, ...]:
+        """Render a conversation; the kinds of segments alternate. now: the date that the template may
+        write into the prompt; keep it for a whole session, or every cached prefix breaks at midnight.
+
+        Raises ClientFault `template_error` (the template refuses the conversation, with its words),
+        `message_dropped` or `unsupported_parameter` (it leaves a message or a name out), and
+        EnvironmentFault `template_limit` or `template_unsupported`.
+        """
+        rendered = self._render(messages, now, add_generation_prompt)
+        self._check_unknown(rendered)
+        pieces = list(_pieces(rendered))
+        _check_complete(messages, pieces)
+        return tuple(_to_segments(pieces))
+
+    def _render(self, messages: Sequence[Message], now: datetime, add_generation_prompt: bool) -> MarkedText:
+        def strftime_now(form: object) -> str:
+            return scaffold(now.strftime(str(form)))
+
+        variables: dict[str, object] = {
+            "messages": [_to_variables(index, message) for index, message in enumerate(messages)],
+            "add_generation_prompt": add_generation_prompt,
+            "bos_token": scaffold(self._bos_token),
+            "eos_token": scaffold(self._eos_token),
+            # Templates test these with `is not none`, which is true for a name that is not defined.
+            "tools": None,
+            "documents": None,
+            "current_date": scaffold(now.strftime("%Y-%m-%d")),
+            "strftime_now": strftime_now,
+        }
+        try:
+            return self._environment.render_marked(self._template, variables)
+        except (TextLimitExceeded, TemplateTimeExceeded, RecursionError, MemoryError) as fault:
+            reason = str(fault) or type(fault).__name__
+            raise EnvironmentFault(
+                "template_limit", f"The model's chat template went beyond its limits: {reason}."
+            ) from fault
+        except TemplateError as fault:
+            raise _refused(str(fault.message or type(fault).__name__)) from fault
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as fault:
+            raise _refused(f"{type(fault).__name__}: {fault}") from fault
+
+    def _check_unknown(self, rendered: MarkedText) -> None:
+        """Text of unknown origin must not spell a control token, whole or in part: it may be the template's
+        or a client's, and either reading could be wrong."""
+        reach = len(self._special_tokens[0]) - 1 if self._special_tokens else 0
+        position = 0
+        for length, origin in runs_of(rendered):
+            end = position + length
+            if origin == UNKNOWN and self._special_tokens:
+                window = str.__str__(rendered)[max(0, position - reach) : end + reach]
+                start_in_window = position - max(0, position - reach)
+                for found in self._special_pattern().finditer(window):
+                    if found.start() < start_in_window + length and found.end(1) > start_in_window:
+                        raise EnvironmentFault(
+                            "template_unsupported",
+                            "The model's chat template treats text in a way that cannot be followed, and the "
+                            f"text holds the control token {found[1]!r}. Remove that spelling from the messages.",
+                        )
+            position = end
+
+    def _special_pattern(self) -> re.Pattern[str]:
+        # A lookahead finds spellings that overlap. Compiled on demand: most renderings need none.
+        return re.compile("(?=(" + "|".join(map(re.escape, self._special_tokens)) + "))")
+
+
+def _to_variables(index: int, message: Message) -> dict[str, str]:
+    # Roles are a closed list of ours, and templates build control tokens out of them.
+    variables: dict[str, str] = {"role": scaffold(message.role), "content": from_source(message.content, 2 * index)}
+    if message.name is not None:
+        variables["name"] = from_source(message.name, 2 * index + 1)
+    return variables
+
+
+def _pieces(rendered: MarkedText) -> Iterator[_Piece]:
+    text = str.__str__(rendered)
+    position = 0
+    for length, origin in runs_of(rendered):
+        yield _Piece(text=text[position : position + length], origin=origin)
+        position += length
+
+
+def _check_complete(messages: Sequence[Message], pieces: Sequence[_Piece]) -> None:
+    present = {piece.origin for piece in pieces}
+    elsewhere = [piece.text for piece in pieces if piece.origin < SCAFFOLD]
+    for index, message in enumerate(messages):
+        content = message.content.strip()
+        if content and 2 * index not in present and not _is_within(content, elsewhere):
+            raise ClientFault(
+                "message_dropped",
+                f"The model's chat template leaves out 'messages[{index}]' (role {message.role}) at this place "
+                "of the conversation.",
+                param=f"messages[{index}]",
+            )
+        if message.name and 2 * index + 1 not in present and not _is_within(message.name, elsewhere):
+            raise ClientFault(
+                "unsupported_parameter",
+                f"The model's chat template has no place for 'messages[{index}].name'.",
+                param=f"messages[{index}].name",
+            )
+
+
+def _is_within(text: str, others: Iterable[str]) -> bool:
+    as_json = json.dumps(text, ensure_ascii=False)[1:-1]
+    return any(text in other or as_json in other for other in others)
+
+
+def _to_segments(pieces: Iterable[_Piece]) -> Iterator[TextSegment]:
+    texts: list[str] = []
+    special = False
+    for piece in pieces:
+        if texts and special != (piece.origin == SCAFFOLD):
+            yield TextSegment(text="".join(texts), special=special)
+            texts = []
+        special = piece.origin == SCAFFOLD
+        texts.append(piece.text)
+    if texts:
+        yield TextSegment(text="".join(texts), special=special)
+
+
+def _invalid(reason: str) -> EnvironmentFault:
+    return EnvironmentFault(
+        "template_invalid", f"The model's chat template cannot be used: {reason[:_MAX_DETAIL_CHARS]}"
+    )
+
+
+def _refused(reason: str) -> ClientFault:
+    return ClientFault(
+        "template_error",
+        f"The model's chat template refuses this conversation: {reason[:_MAX_DETAIL_CHARS]}",
+        param="messages",
+    )

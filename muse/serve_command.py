@@ -58,15 +58,16 @@ def serve(settings: Settings, *, log_level: str = "INFO") -> int:
             return EXIT_OK
         sys.stderr.write(f"muse: port {settings.port} is taken by that server. Use it, or choose another with --port.\n")
         return EXIT_PORT
+    status = EXIT_OK
     try:
         trio.run(_serve, settings, binding)
     except* EnvironmentFault as group:
+        status = EXIT_FAULT
         for fault in _leaves(group):
             sys.stderr.write(f"muse: {escape(str(fault))}\n")
-        return EXIT_FAULT
     finally:
         binding.close()
-    return EXIT_OK
+    return status
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

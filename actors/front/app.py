@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException
 
 from actors.front.answers import fault_answer
 from actors.front.context import FrontContext
+from actors.front.gate import configure_quart
 from actors.front.routes_chat import chat_routes
 from actors.front.routes_state import state_routes
 from muse.errors import ClientFault, InternalFault, MuseError
@@ -32,9 +33,8 @@ def _respond(fault: MuseError) -> Response:
 def make_app(context: FrontContext) -> QuartTrio:
     """Build the application. It keeps no state of its own."""
     app = QuartTrio(__name__, static_folder=None)
-    app.config["RESPONSE_TIMEOUT"] = None  # streams have a stall limit of ours (limits.send_stall_s)
-    app.config["BODY_TIMEOUT"] = None  # the body is complete before Quart sees the request (gate.py)
-    app.config["MAX_CONTENT_LENGTH"] = None
+    configure_quart(app)
+    app.json.sort_keys = False  # type: ignore[attr-defined]  # the order of our documents is for readers
 
     async def on_muse_error(fault: Exception) -> Response:
         assert isinstance(fault, MuseError)

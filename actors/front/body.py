@@ -1,0 +1,77 @@
+"""Request bodies: received whole, within limits, before a route runs; and read as strict JSON by routes.
+
+Reading first means that a route never waits for a client's upload, that 413 and 408 are decided in one place,
+and that a disconnect during an upload never reaches a route.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
+
+import trio
+from hypercorn.typing import ASGIReceiveEvent
+
+from actors.front.answers import protocol_fault
+from actors.front.limits import FrontLimits
+from actors.front.security import RequestHead
+from muse.strict_json import JsonValue, decode_json
+
+Receive: TypeAlias = Callable[[], Awaitable[ASGIReceiveEvent]]
+
+THREAD_BYTES: Final = 256 * 1024
+"""Bodies beyond this are decoded in a thread: measured 1 to 3 ms for 256 KiB of many small values."""
+
+
+class ClientLeft(Exception):
+    """The client went away while its body was being received; there is nobody to answer."""
+
+
+async def receive_body(receive: Receive, head: RequestHead, limits: FrontLimits) -> bytes:
+    """The whole body.
+
+    Raises:
+        ClientFault: 413 beyond `body_bytes` (declared, or counted), 408 when it stalls or takes too long. The
+            rest of the body is unread then, so the connection has to be closed after the answer.
+        ClientLeft: the client disconnected.
+    """
+    if head.declared_bytes > limits.body_bytes:
+        raise protocol_fault(413)
+    chunks: list[bytes] = []
+    size = 0
+    with trio.move_on_after(limits.body_total_s):
+        while True:
+            message = await _next_message(receive, limits.body_stall_s)
+            if message["type"] != "http.request":
+                raise ClientLeft
+            size += len(message["body"])
+            if size > limits.body_bytes:
+                raise protocol_fault(413)
+            chunks.append(message["body"])
+            if not message["more_body"]:
+                return b"".join(chunks)
+    raise protocol_fault(408)
+
+
+async def _next_message(receive: Receive, stall_s: float) -> ASGIReceiveEvent:
+    with trio.move_on_after(stall_s):
+        return await receive()
+    raise protocol_fault(408)
+
+
+class BodyHolder(Protocol):
+    """What `read_json` needs of Quart's request."""
+
+    async def get_data(
+        self, cache: bool = True, as_text: bool = False, parse_form_data: bool = False
+    ) -> str | bytes: ...
+
+
+async def read_json(request: BodyHolder) -> JsonValue:
+    """The request's body as JSON. Raises ClientFault `invalid_json`; see `muse.strict_json`."""
+    data = await request.get_data(cache=False)
+    if isinstance(data, str):
+        data = data.encode()
+    if len(data) <= THREAD_BYTES:
+        return decode_json(data)
+    return await trio.to_thread.run_sync(decode_json, data)

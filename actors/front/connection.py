@@ -1,0 +1,243 @@
+"""One client connection: reading, writing, time limits and the way it ends.
+
+hypercorn's protocol objects turn bytes into ASGI calls; this class stands where hypercorn has its TCPServer and
+TaskGroup, and differs from them in what a hostile or vanished client can cause:
+
+* Nothing that happens here leaves `run`: faults are logged, the socket is closed, the server goes on.
+* A reader task reads on while a request is answered, so that a client that goes away is noticed at once, also
+  behind pipelined bytes; the request's task is then cancelled. No `http.disconnect` message is ever sent
+  (under quart-trio it would cancel the task that is just finishing the answer).
+* A write has a deadline. A write that was begun and not finished (stall, cancellation) resets the connection.
+* The socket is closed in one place, at the end of `run`, by the connection's own task.
+
+States: `idle` (nothing of the next request seen), `head` (its first bytes seen), `busy` (headers complete, until
+the answer is complete). Each sets the deadline of the reader. Invariant, proved by `tests/front`: whatever the
+client sends and however it ends, the connection's tasks and its descriptor are gone soon after.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import socket
+import struct
+from collections.abc import Awaitable, Callable, MutableSet
+from typing import Final, cast
+
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, ConnectionState, Scope, TaskGroup
+
+from actors.front.answers import protocol_fault
+from actors.front.limits import FrontLimits
+from actors.front.protocol import Http11
+from muse.errors import MuseError
+
+log = logging.getLogger("muse.front")
+
+READ_BYTES: Final = 64 * 1024
+BODY_MESSAGES: Final = 4
+"""Body chunks waiting for the application; when full, reading pauses."""
+RESET: Final = struct.pack("ii", 1, 0)
+"""SO_LINGER of zero seconds: close() sends RST and drops what was not sent."""
+
+
+class Connection:
+    """Serves one accepted socket. Also plays hypercorn's TaskGroup for its protocol object."""
+
+    def __init__(
+        self,
+        app: ASGIWrapper,
+        config: Config,
+        context: WorkerContext,
+        limits: FrontLimits,
+        sock: trio.socket.SocketType,
+    ) -> None:
+        self._app = app
+        self._config = config
+        self._context = context
+        self._limits = limits
+        self._socket = sock
+        self._reading = trio.CancelScope()
+        self._lingering = trio.CancelScope()
+        self._write_lock = trio.Lock()
+        self._progress = trio.lowlevel.ParkingLot()
+        self._unfed_bytes = 0
+        self._state = "idle"
+        self._request_complete = False
+        self._peer_gone = False
+        self._stopping = False
+
+    async def run(self, live: MutableSet[Connection]) -> None:
+        """Serve until the client or the server ends the connection. Raises nothing but cancellation.
+
+        It leaves `live` when its descriptor is closed.
+        """
+        try:
+            await self._converse()
+            if not self._peer_gone and not self._stopping:
+                await self._linger()
+        except* OSError:
+            pass  # the client is gone
+        except* Exception as faults:
+            log.error("connection failed", exc_info=faults)
+        finally:
+            self._socket.close()
+            live.discard(self)
+
+    def stop(self) -> None:
+        """Close now unless a request is being answered; that one may finish. For the server's shutdown."""
+        self._stopping = True
+        self._lingering.cancel()
+        if self._state != "busy":
+            self._reading.cancel()
+
+    # -- conversation
+
+    async def _converse(self) -> None:
+        client, server = self._socket.getpeername()[:2], self._socket.getsockname()[:2]
+        # Bounded in bytes by _read, not in items: a client may well send one byte at a time.
+        arrived, arrivals = trio.open_memory_channel[bytes](math.inf)
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            self._protocol = Http11(
+                self._app,
+                self._config,
+                self._context,
+                cast("TaskGroup", self),  # of its methods, HTTP/1.1 calls only spawn_app
+                ConnectionState({}),
+                False,
+                client,
+                server,
+                self._on_protocol_event,
+            )
+            nursery.start_soon(self._feed, arrivals)
+            self._reading.deadline = trio.current_time() + self._limits.header_s
+            with self._reading:
+                await self._read(arrived)
+            if self._reading.cancelled_caught and self._state == "head" and not self._stopping:
+                await self._protocol.refuse(protocol_fault(408))
+            nursery.cancel_scope.cancel()
+
+    async def _read(self, arrived: trio.MemorySendChannel[bytes]) -> None:
+        while True:
+            try:
+                data = await self._socket.recv(READ_BYTES)
+            except (OSError, trio.ClosedResourceError):
+                data = b""
+            if not data:
+                self._peer_gone = True
+                return
+            if self._state == "idle":
+                self._enter("head", self._limits.header_s)
+            self._unfed_bytes += len(data)
+            arrived.send_nowait(data)
+            while self._unfed_bytes > self._limits.read_ahead_bytes:
+                if self._request_complete:
+                    log.warning("connection reset reason=pipelined_too_much bytes=%d", self._unfed_bytes)
+                    self._reset()
+                    return
+                await self._progress.park()
+
+    async def _feed(self, arrivals: trio.MemoryReceiveChannel[bytes]) -> None:
+        # A task of its own, because the protocol waits in here while bytes of a next request are held back.
+        async for data in arrivals:
+            self._unfed_bytes -= len(data)
+            self._progress.unpark_all()
+            try:
+                await self._protocol.handle(RawData(data=data))
+            except MuseError as fault:
+                await self._protocol.refuse(fault)
+                self._nursery.cancel_scope.cancel()
+
+    def _enter(self, state: str, seconds: float) -> None:
+        self._state = state
+        self._reading.deadline = trio.current_time() + seconds
+
+    # -- calls from hypercorn's protocol objects
+
+    async def _on_protocol_event(self, event: Event) -> None:
+        # No checkpoint but in _write: the end of an answer (last bytes, recycling, idle timer) is one step.
+        match event:
+            case RawData(data=data):
+                await self._write(data)
+            case Updated(idle=True):
+                self._request_complete = False
+                if self._unfed_bytes or self._protocol.connection.trailing_data[0]:
+                    self._enter("head", self._limits.header_s)
+                else:
+                    self._enter("idle", self._limits.keep_alive_s)
+            case Updated(idle=False):
+                self._enter("busy", math.inf)
+            case Closed():
+                self._nursery.cancel_scope.cancel()
+            case _:
+                raise TypeError(f"unknown protocol event {event!r}")
+
+    async def spawn_app(
+        self,
+        app: AppWrapper,
+        config: Config,
+        scope: Scope,
+        send: Callable[[ASGISendEvent | None], Awaitable[None]],
+    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
+        """Start the application for one request; returns the function that hands it the body."""
+        to_app, from_client = trio.open_memory_channel[ASGIReceiveEvent](BODY_MESSAGES)
+
+        async def put(message: ASGIReceiveEvent) -> None:
+            if message["type"] != "http.request":
+                return  # http.disconnect: see the head of this module
+            if not message["more_body"]:
+                self._request_complete = True
+                self._progress.unpark_all()
+            await to_app.send(message)
+
+        async def run_app() -> None:
+            with from_client:
+                try:
+                    await app(scope, from_client.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+                except* Exception as faults:
+                    log.error("request failed", exc_info=faults)
+                await send(None)
+
+        self._nursery.start_soon(run_app)
+        return put
+
+    # -- writing and closing
+
+    async def _write(self, data: bytes) -> None:
+        if not data:
+            return
+        async with self._write_lock:
+            rest = memoryview(data)
+            try:
+                with trio.CancelScope() as scope:
+                    while rest:
+                        scope.deadline = trio.current_time() + self._limits.send_stall_s
+                        rest = rest[await self._socket.send(rest) :]
+                if scope.cancelled_caught:
+                    log.warning("connection reset reason=send_stalled unsent_bytes=%d", len(rest))
+            except (OSError, trio.ClosedResourceError):
+                pass  # the client is gone; the finally below ends the request
+            finally:
+                if rest:
+                    self._reset()
+
+    def _reset(self) -> None:
+        self._peer_gone = True
+        with contextlib.suppress(OSError):  # already closed
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        self._socket.close()
+        self._nursery.cancel_scope.cancel()
+
+    async def _linger(self) -> None:
+        self._socket.shutdown(socket.SHUT_WR)
+        self._lingering.deadline = trio.current_time() + self._limits.linger_s
+        discarded = 0
+        with self._lingering:
+            while discarded < self._limits.linger_bytes and (data := await self._socket.recv(READ_BYTES)):
+                discarded += len(data)

@@ -1,0 +1,226 @@
+"""JSON from strangers, decoded so that nothing later can be surprised by it.
+
+`json.loads` takes more than RFC 8259 and lets through what breaks later: NaN, duplicate keys, escaped lone
+surrogates (which cannot be encoded again), integers that cost quadratic time, floats that overflow to infinity,
+nesting that raises RecursionError, which is no ValueError. All of it is a ClientFault `invalid_json` here.
+
+The good path stays in C: the scanner of the standard library, with hooks that only look. A hook that sees
+something bad leaves a marker in the value; only then is the value walked, to name the path.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final, NoReturn, TypeAlias, cast
+
+import attrs
+
+from muse.errors import ClientFault
+
+JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
+
+MAX_VALUES: Final = 1_000_000
+"""Lists, objects and their members together. 64 MiB of `[],[],` would otherwise become 1.5 GB of lists."""
+MAX_SHOWN: Final = 60
+"""Characters of a path or key that a message repeats."""
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
+# Never fails at an unterminated string and never backtracks, so it is linear on any input.
+_PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def decode_json(data: bytes, *, max_depth: int = 64, max_int_digits: int = 64) -> JsonValue:
+    """Decode one JSON text in UTF-8, without a byte order mark.
+
+    Args:
+        data: the whole text.
+        max_depth: lists and objects inside each other; `[]` is 1.
+        max_int_digits: digits of an integer, sign not counted.
+
+    Raises:
+        ClientFault: `invalid_json`. `param` is the path (`messages[2].content`) where one can be named;
+            otherwise the message says line and column.
+    """
+    text = _decode_text(data)
+    if _too_many_values(data):
+        _refuse(f"has more than {MAX_VALUES} values")
+    hooks = _Hooks(max_int_digits)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=hooks.make_object,
+        parse_int=hooks.make_int,
+        parse_float=hooks.make_float,
+        parse_constant=hooks.make_constant,
+    )
+    try:
+        value: JsonValue = decoder.decode(text)
+    except json.JSONDecodeError as error:
+        _refuse(f"is not valid: {error.msg} (line {error.lineno}, column {error.colno})")
+    except RecursionError:
+        _refuse(f"is nested deeper than {max_depth} levels")
+    if hooks.found:
+        _refuse_marked(value)
+    if _deeper_than(value, max_depth):
+        _refuse(f"is nested deeper than {max_depth} levels")
+    if ("\\ud" in text or "\\uD" in text) and not _can_be_encoded(value):
+        _refuse_surrogate(value)
+    return value
+
+
+class _Bad:
+    """Stands in a decoded value where something was refused."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+
+class _Hooks:
+    """Called by the scanner for each object and number."""
+
+    def __init__(self, max_int_digits: int) -> None:
+        self.found = False
+        self._max_int_digits = max_int_digits
+
+    def make_object(self, pairs: list[tuple[str, object]]) -> object:
+        made = dict(pairs)
+        if len(made) == len(pairs):
+            return made
+        self.found = True
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
+        return _Bad(f"has the key {_shown(twice)} twice")
+
+    def make_int(self, digits: str) -> object:
+        if len(digits.removeprefix("-")) <= self._max_int_digits:
+            return int(digits)
+        self.found = True
+        return _Bad(f"is a number of more than {self._max_int_digits} digits")
+
+    def make_float(self, digits: str) -> object:
+        number = float(digits)
+        if math.isfinite(number):
+            return number
+        self.found = True
+        return _Bad("is a number too large for a double")
+
+    def make_constant(self, name: str) -> object:
+        self.found = True
+        return _Bad(f"is {name}, which is not JSON")
+
+
+def _decode_text(data: bytes) -> str:
+    if not data.strip():
+        _refuse("is empty")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        _refuse(f"is not UTF-8 (byte {error.start})")
+    if text.startswith("\ufeff"):
+        _refuse("begins with a byte order mark")
+    return text
+
+
+def _too_many_values(data: bytes) -> bool:
+    # Most bodies are too short for it, or hold few commas; only the others pay for leaving out their strings.
+    if len(data) <= 2 * MAX_VALUES or _count_marks(data) <= MAX_VALUES:
+        return False
+    return _count_marks(_STRING.sub(b"", data)) > MAX_VALUES
+
+
+def _count_marks(data: bytes) -> int:
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def _deeper_than(value: JsonValue, limit: int) -> bool:
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        level = [
+            child
+            for parent in level
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+            if isinstance(child, dict | list)
+        ]
+        if not level:
+            return False
+    return bool(level)
+
+
+def _can_be_encoded(value: JsonValue) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse(what: str, path: str = "") -> NoReturn:
+    raise ClientFault("invalid_json", f"{path or 'The JSON body'} {what}.", param=path or None)
+
+
+def _refuse_marked(value: object) -> NoReturn:
+    for step, found in _walk(value):
+        if isinstance(found, _Bad):
+            _refuse(found.what, _path(step))
+    raise AssertionError("a hook left no marker")
+
+
+def _refuse_surrogate(value: object) -> NoReturn:
+    for step, found in _walk(value):
+        if isinstance(found, str) and not _is_text(found):
+            _refuse("holds half of a surrogate pair, which is no character", _path(step))
+        if isinstance(found, dict):
+            for key in cast("dict[str, object]", found):
+                if not _is_text(key):
+                    _refuse(f"has the key {_shown(key)} with half of a surrogate pair", _path(step))
+    raise AssertionError("nothing in the value holds a lone surrogate")
+
+
+@attrs.define(frozen=True, slots=True)
+class _Step:
+    """Where a value stands: in which parent, under which key or index. Cheap to make, written out only once."""
+
+    parent: _Step | None
+    key: str | int
+
+
+def _walk(value: object) -> Iterator[tuple[_Step | None, object]]:
+    """Every value with its place, parents first, in document order."""
+    waiting: list[tuple[_Step | None, object]] = [(None, value)]
+    while waiting:
+        step, found = waiting.pop()
+        yield step, found
+        children: Iterable[tuple[str | int, object]] = ()
+        if isinstance(found, list):
+            children = enumerate(cast("list[object]", found))
+        elif isinstance(found, dict):
+            children = cast("dict[str, object]", found).items()
+        waiting += [(_Step(step, key), child) for key, child in reversed(tuple(children))]
+
+
+def _path(step: _Step | None) -> str:
+    parts: list[str] = []
+    while step is not None:
+        key = step.key
+        if isinstance(key, int):
+            parts.append(f"[{key}]")
+        else:
+            parts.append(f".{key}" if _PLAIN_KEY.fullmatch(key) else f"[{_shown(key)}]")
+        step = step.parent
+    return _short("".join(reversed(parts)).removeprefix("."))
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(key: str) -> str:
+    return _short(json.dumps(key))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

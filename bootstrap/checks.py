@@ -1,0 +1,122 @@
+"""`bootstrap test`: the static checks, then pytest, whose summary is the last thing printed when all is well."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bootstrap import node_tool
+from bootstrap.console import Console
+from bootstrap.faults import SetupFault, UsageFault
+from bootstrap.launch import server_environment
+from bootstrap.layout import Layout
+from bootstrap.stages import TypeChecker
+from bootstrap.stop import StopRequest
+
+POLL_S = 0.1
+# How long a tool may take to end by itself after a Ctrl-C that it got from the terminal too.
+TERMINAL_GRACE_S = 5.0
+
+# Engine environments that tests can ask for. None exists yet; the built-in engine needs none of its own.
+ENGINES: tuple[str, ...] = ()
+PLANNED_ENGINES = ("executorch", "mlx")
+
+
+@dataclass(frozen=True)
+class TestOptions:
+    """The command line of `bootstrap test`: everything it does not know goes to pytest."""
+
+    full: bool
+    engines: str
+    pytest_arguments: tuple[str, ...]
+
+
+def parse(arguments: Sequence[str]) -> TestOptions:
+    """Take our own options out of the arguments; raises UsageFault on an engine nobody knows."""
+    full, engines, rest = False, "", []
+    waiting = list(arguments)
+    while waiting:
+        argument = waiting.pop(0)
+        if argument == "--full":
+            full = True
+        elif argument == "--engines":
+            if not waiting:
+                raise UsageFault("--engines needs a name: executorch, mlx or all")
+            engines = waiting.pop(0)
+        elif argument.startswith("--engines="):
+            engines = argument.partition("=")[2]
+        else:
+            rest.append(argument)
+    _check_engines(engines)
+    return TestOptions(full=full, engines=engines, pytest_arguments=tuple(rest))
+
+
+def run_checks(layout: Layout, options: TestOptions, console: Console) -> int:
+    """Run everything, also after a failure; 0 when all passed."""
+    python = str(layout.venv_python)
+    node = node_tool.find_node(layout)
+    if node is None:
+        raise SetupFault(
+            "Node, which the type checker runs on, is gone since set-up.",
+            advice="Install Node again, or delete the cache folder in the home folder; then run the same command again",
+        )
+    checker = [node.node, str(TypeChecker(layout).script), "--pythonpath", python]
+    steps = {
+        "ruff check": [python, "-m", "ruff", "check", "."],
+        "ruff format": [python, "-m", "ruff", "format", "--check", "."],
+        "pyright": checker,
+    }
+    failed: list[str] = []
+    for name, argv in steps.items():
+        console.line(f"== {name}")
+        if _run(layout, argv) != 0:
+            failed.append(name)
+    pytest = [python, "-m", "pytest", *(["-m", ""] if options.full else []), *options.pytest_arguments]
+    console.line("== pytest")
+    code = _run(layout, pytest)
+    if failed:
+        console.line(f"Failed before the tests: {', '.join(failed)} (see above).")
+    return code or (1 if failed else 0)
+
+
+def _run(layout: Layout, argv: Sequence[str]) -> int:
+    """Run a tool on the user's terminal to its end and return its exit code; raises Stopped when asked to end.
+
+    A Ctrl-C in a terminal reaches the tool as well, which then ends by itself; every other request is passed on.
+    """
+    sys.stdout.flush()
+    with StopRequest() as stop, subprocess.Popen(argv, cwd=layout.project, env=server_environment(layout)) as child:
+        passed_on_at = 0.0
+        while True:
+            try:
+                code = child.wait(timeout=POLL_S)
+                break
+            except subprocess.TimeoutExpired:
+                if stop.signum and not passed_on_at:
+                    passed_on_at = time.monotonic() + (TERMINAL_GRACE_S if stop.signum == signal.SIGINT else 0.0)
+                if passed_on_at and time.monotonic() >= passed_on_at:
+                    child.send_signal(stop.signum)
+                    passed_on_at = float("inf")
+        stop.check()
+    return code
+
+
+def _check_engines(wanted: str) -> None:
+    if not wanted:
+        return
+    known = (*ENGINES, *PLANNED_ENGINES, "all")
+    for name in wanted.split(","):
+        if name not in known:
+            raise UsageFault(f"There is no engine {name!r}; --engines knows {', '.join(known)}.")
+    missing = [
+        name for name in PLANNED_ENGINES if name not in ENGINES and (name in wanted.split(",") or wanted == "all")
+    ]
+    if missing:
+        raise UsageFault(
+            f"The environment for {' and '.join(missing)} is not there yet: this version sets up the built-in engine "
+            "(llama.cpp) only. Run the tests without --engines."
+        )

@@ -1,0 +1,120 @@
+"""The command line of the set-up: which command, what it prints when something ends it, and the exit code.
+
+Exit codes: 0 done, 1 a stage or check failed, 2 the command line was wrong, 128 + n ended by signal n.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from bootstrap import checks, doctor, launch
+from bootstrap.console import Console, plain
+from bootstrap.faults import SetupFault, StageFailed, Stopped, UsageFault
+from bootstrap.layout import Layout, layout_from
+from bootstrap.set_up import is_set_up, set_up
+from bootstrap.stages import stages_for_run, stages_for_test
+
+USAGE = """\
+python3 -m bootstrap COMMAND
+
+  run [OPTIONS]     set up what is missing, then start the server and the chat page
+                    OPTIONS go to the server: --open, --no-open, --port N, --host ADDRESS,
+                    --model NAME, --engine NAME, --context N
+  test [OPTIONS]    set up what is missing, then check and test the project
+                    --full also runs the slow tests; --engines NAME[,NAME] tests further engines;
+                    everything else goes to pytest
+  setup [--tests]   only set up (with --tests also what `test` needs)
+  doctor            report what is there and what is not
+
+Environment: MUSE_HOME    where everything is kept (default: .runtime in the project)
+             MUSE_PYTHON  the Python to build the environment from (default: search)
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code (`run` does not return when the server starts)."""
+    for stream in (sys.stdout, sys.stderr):
+        # Paths may hold what the terminal's encoding cannot show; that must not end a set-up.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    console = Console()
+    layout = layout_from(os.environ)
+    try:
+        return _dispatch(list(arguments), layout, console)
+    except UsageFault as fault:
+        sys.stderr.write(f"{fault}\n")
+        return 2
+    except StageFailed as failed:
+        _explain(
+            layout, console, f"Set-up stopped in stage {failed.number} of {failed.total}, {failed.title}.", failed.fault
+        )
+        return 1
+    except SetupFault as fault:
+        _explain(layout, console, "Set-up could not go on.", fault)
+        return 1
+    except (Stopped, KeyboardInterrupt) as stopped:
+        signum = stopped.signum if isinstance(stopped, Stopped) else signal.SIGINT
+        console.line("Stopped. The same command goes on from here.")
+        return 128 + signum
+
+
+def _dispatch(arguments: list[str], layout: Layout, console: Console) -> int:
+    command = arguments.pop(0) if arguments else "help"
+    if command in ("help", "-h", "--help"):
+        console.line(USAGE.rstrip())
+        return 0
+    if command == "run":
+        return _run(arguments, layout, console)
+    if command == "test":
+        return _test(arguments, layout, console)
+    if command == "setup":
+        return _setup(arguments, layout, console)
+    if command == "doctor":
+        _refuse(arguments)
+        return doctor.report(layout, console)
+    raise UsageFault(f"There is no command {command!r}.\n\n{USAGE.rstrip()}")
+
+
+def _run(arguments: list[str], layout: Layout, console: Console) -> int:
+    stages = stages_for_run(layout)
+    if not is_set_up(stages):
+        if {"-h", "--help"} & set(arguments):
+            console.line(USAGE.rstrip())
+            return 0
+        set_up(layout, stages, purpose="run", console=console)
+    launch.serve(layout, arguments)
+    return 0
+
+
+def _test(arguments: list[str], layout: Layout, console: Console) -> int:
+    options = checks.parse(arguments)
+    set_up(layout, stages_for_test(layout), purpose="test", console=console)
+    return checks.run_checks(layout, options, console)
+
+
+def _setup(arguments: list[str], layout: Layout, console: Console) -> int:
+    with_tests = "--tests" in arguments
+    _refuse([argument for argument in arguments if argument != "--tests"])
+    stages = stages_for_test(layout) if with_tests else stages_for_run(layout)
+    if not set_up(layout, stages, purpose="setup", console=console):
+        console.line("Everything is set up.")
+    return 0
+
+
+def _refuse(arguments: list[str]) -> None:
+    if arguments:
+        raise UsageFault(f"Not understood: {' '.join(arguments)}\n\n{USAGE.rstrip()}")
+
+
+def _explain(layout: Layout, console: Console, headline: str, fault: SetupFault) -> None:
+    console.line()
+    console.line(headline)
+    console.line(f"What failed: {plain(fault.what)}")
+    for line in fault.evidence:
+        console.line(f"    {plain(line)[:300]}")
+    advice = plain(fault.advice)
+    console.line(f"What to do: {advice}{'' if advice.endswith('.') else '.'}")
+    if layout.log.exists():
+        console.line(f"The log: {layout.shown(layout.log)}")

@@ -1,0 +1,143 @@
+"""`bootstrap doctor`: what is there, what is not, and what to do; changes nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bootstrap import interpreters, node_tool, ports, setup_lock
+from bootstrap.children import folder_size
+from bootstrap.console import Console, megabytes
+from bootstrap.faults import SetupFault
+from bootstrap.layout import Layout
+from bootstrap.stages import BuiltInModel, Stage, stages_for_run, stages_for_test
+from bootstrap.stamps import read_stamp
+
+DEFAULT_PORT = 3939
+LEFT_OVERS = ("venv.new", "venv.old", "cache/page.new", "cache/typecheck.new", "cache/node.new", "cache/uv.new")
+
+
+def report(layout: Layout, console: Console) -> int:
+    """Print the report; 0 when the server can be started from what is there, else 1."""
+    console.line(f"Muse Glimmer Playground {_version(layout)}")
+    _section(console, "Machine", _machine(layout))
+    _section(console, "Tools", _tools(layout))
+    broken = _stages(layout, console)
+    _section(console, "Folders", _folders(layout))
+    _section(console, "Now", _now(layout))
+    console.line()
+    if broken:
+        console.line(f"Not ready: {', '.join(broken)}. What to do: python3 -m bootstrap setup")
+        return 1
+    console.line("Ready: python3 -m bootstrap run")
+    return 0
+
+
+def _section(console: Console, title: str, rows: Sequence[tuple[str, str]]) -> None:
+    console.line()
+    console.line(title)
+    for name, value in rows:
+        console.line(f"  {name:<22} {value}")
+
+
+def _machine(layout: Layout) -> list[tuple[str, str]]:
+    system = f"macOS {platform.mac_ver()[0]}" if sys.platform == "darwin" else f"Linux {platform.release()}"
+    disk = shutil.disk_usage(_nearest(layout.home))
+    return [
+        ("system", f"{system}, {platform.machine()}, {os.cpu_count()} processors"),
+        ("memory", _memory()),
+        ("free disk", f"{megabytes(disk.free)} of {megabytes(disk.total)}"),
+    ]
+
+
+def _tools(layout: Layout) -> list[tuple[str, str]]:
+    rows = [("this Python", f"{platform.python_version()} ({sys.executable})")]
+    try:
+        found, refused = interpreters.find_interpreter(layout.home)
+        rows.append(("for the environment", str(found) if found else "none found; uv would have to fetch one"))
+        rows += [("not usable", reason) for reason in refused]
+    except SetupFault as fault:
+        rows.append(("for the environment", fault.what))
+    node = node_tool.find_node(layout)
+    rows.append(
+        ("Node", f"{node.version}, npm {node.npm_version} ({node.node})" if node else "none; set-up brings one")
+    )
+    return rows
+
+
+def _stages(layout: Layout, console: Console) -> list[str]:
+    """Print the state of each stage; returns the titles of those that keep the server from starting."""
+    broken: list[str] = []
+    needed = len(stages_for_run(layout))
+    rows: list[tuple[str, str]] = []
+    for place, stage in enumerate(stages_for_test(layout)):
+        state = _state(layout, stage)
+        if state != "ready" and place < needed:
+            broken.append(stage.title)
+        elif state != "ready":
+            state += " (only `test` needs it)"
+        rows.append((stage.title, state))
+    _section(console, "Set-up", rows)
+    return broken
+
+
+def _state(layout: Layout, stage: Stage) -> str:
+    try:
+        if not stage.is_ready():
+            return "missing or outdated"
+    except SetupFault as fault:
+        return f"broken: {fault.what}"
+    if isinstance(stage, BuiltInModel) and not stage.is_intact():
+        return "broken: the file's content has changed; delete it"
+    return "ready"
+
+
+def _folders(layout: Layout) -> list[tuple[str, str]]:
+    rows = [("project", str(layout.project)), ("home", f"{layout.home}, {megabytes(folder_size(layout.home))}")]
+    inside = sorted(layout.home.iterdir()) if layout.home.is_dir() else []
+    rows += [(f"  {folder.name}/", megabytes(folder_size(folder))) for folder in inside if folder.is_dir()]
+    rows.append(("page packages", megabytes(folder_size(layout.page / "vendor"))))
+    left = [name for name in LEFT_OVERS if (layout.home / name).exists()]
+    if left:
+        rows.append(("left over", f"{', '.join(left)} (of a set-up that was killed; the next one clears it away)"))
+    return rows
+
+
+def _now(layout: Layout) -> list[tuple[str, str]]:
+    owner = setup_lock.living_owner(layout.setup_lock)
+    port = "free" if ports.is_free(DEFAULT_PORT) else f"in use by {ports.owner_of(DEFAULT_PORT)}"
+    rows = [("set-up running", owner or "no"), (f"port {DEFAULT_PORT}", port)]
+    server = read_stamp(layout.home / "server.json")
+    if server:
+        rows.append(("last server", f"{server.get('url')} (process {server.get('pid')})"))
+    return rows
+
+
+def _memory() -> str:
+    if sys.platform == "darwin":
+        asked = subprocess.run(["/usr/sbin/sysctl", "-n", "hw.memsize"], stdout=subprocess.PIPE, check=False)
+        return f"{megabytes(int(asked.stdout or b'0'))} in all"
+    told = dict(re.findall(r"^(\w+):\s+(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE))
+    free, total = (megabytes(int(told.get(name, 0)) * 1024) for name in ("MemAvailable", "MemTotal"))
+    return f"{free} available of {total}"
+
+
+def _nearest(folder: Path) -> Path:
+    while not folder.exists():
+        folder = folder.parent
+    return folder
+
+
+def _version(layout: Layout) -> str:
+    try:
+        text = (layout.project / "muse" / "__init__.py").read_text()
+    except OSError:
+        return "(the muse folder is missing)"
+    found = re.search(r'^__version__[^=]*=\s*"([^"]+)"', text, re.MULTILINE)
+    return found.group(1) if found else "(no version)"

@@ -1,0 +1,29 @@
+// Entry of the page: puts the parts together and starts following the server.
+import { Announcer } from "./components/announcer.js";
+import { Banner } from "./components/banner.js";
+import { Composer } from "./components/composer.js";
+import { Header } from "./components/header.js";
+import { SettingsSheet } from "./components/settings_sheet.js";
+import { Transcript } from "./components/transcript.js";
+import { html } from "./html.js";
+import { followServer } from "./state/server.js";
+import { paintBrowserFrame } from "./state/theme.js";
+import { render } from "./vendor/preact.js";
+
+function App() {
+  return html`<div class="frame">
+    <${Header} />
+    <${Transcript} />
+    <footer class="dock">
+      <div class="column"><${Banner} /><${Composer} /></div>
+    </footer>
+    <${SettingsSheet} />
+    <${Announcer} />
+  </div>`;
+}
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);
+followServer();
+paintBrowserFrame();

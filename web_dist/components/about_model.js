@@ -1,0 +1,25 @@
+// Which model answers and where it runs, as the server reports it.
+import { html } from "../html.js";
+import { server } from "../state/server.js";
+import { bytes, count } from "./figures.js";
+
+export function AboutModel() {
+  const model = server.value?.model;
+  if (!model) return null;
+  const rows = [
+    ["Name", model.id],
+    ["Engine", [model.engine, model.engine_version].filter(Boolean).join(" ")],
+    ["Context", typeof model.context_length === "number" ? `${count(model.context_length)} tokens` : null],
+    ["Device", model.device],
+    ["Memory", typeof model.memory_bytes === "number" ? bytes(model.memory_bytes) : null],
+    ["Server", server.value.server?.version],
+  ];
+  return html`<section class="setting-group" aria-labelledby="about-title">
+    <h3 id="about-title">The model</h3>
+    <dl class="facts">
+      ${rows
+        .filter(([, value]) => value)
+        .map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}
+    </dl>
+  </section>`;
+}

@@ -1,0 +1,41 @@
+// What a screen reader is told without being asked: once per ended answer, and when the server's state
+// changes in kind (not on every percent).
+import { html } from "../html.js";
+import { isRunning, lastEnded } from "../state/conversation.js";
+import { status } from "../state/server.js";
+import { computed } from "../vendor/signals.js";
+
+// Enough to know what the answer says; the whole of it is in the conversation.
+const SPOKEN_LENGTH = 240;
+
+const answerWords = computed(() => {
+  const answer = lastEnded.value;
+  // Emptied while one runs: the same words twice in a row would otherwise be said only once.
+  if (answer === null || isRunning.value) return "";
+  switch (answer.phase.peek()) {
+    case "failed":
+      return `The answer failed. ${answer.error.peek().message}`;
+    case "stopped":
+      return "Answer stopped.";
+    default:
+      return `Answer finished. ${shorten(answer.text.peek())}`;
+  }
+});
+
+const stateWords = computed(() => {
+  const { tone, text } = status.value;
+  if (tone === "bad") return text;
+  return tone === "ready" || tone === "busy" ? "Model ready" : text.split(",")[0];
+});
+
+function shorten(markdown) {
+  const plain = markdown.replace(/[`*_#>|]+/g, " ").replace(/\s+/g, " ").trim();
+  return plain.length <= SPOKEN_LENGTH ? plain : `${plain.slice(0, SPOKEN_LENGTH)} …`;
+}
+
+export function Announcer() {
+  return html`<div class="visually-hidden">
+    <p role="status" data-testid="announce-answer">${answerWords}</p>
+    <p role="status" data-testid="announce-state">${stateWords}</p>
+  </div>`;
+}

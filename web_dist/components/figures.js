@@ -1,0 +1,26 @@
+// Numbers as people read them.
+
+const GROUPED = new Intl.NumberFormat("en");
+
+/** 12345 as "12,345". */
+export function count(value) {
+  return GROUPED.format(value);
+}
+
+/** Milliseconds as "85 ms", "1.4 s" or "2 min 5 s". */
+export function duration(ms) {
+  if (ms < 1000) return `${Math.round(ms)} ms`;
+  if (ms < 60_000) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+  const seconds = Math.round(ms / 1000);
+  return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+}
+
+/** Tokens per second as "7.4" or "182". */
+export function rate(perSecond) {
+  return perSecond < 100 ? perSecond.toFixed(1) : count(Math.round(perSecond));
+}
+
+/** Bytes as "105 MB". */
+export function bytes(value) {
+  return value >= 1e9 ? `${(value / 1e9).toFixed(1)} GB` : `${Math.round(value / 1e6)} MB`;
+}

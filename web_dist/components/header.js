@@ -1,0 +1,59 @@
+// The bar on top: name, quiet status line, new chat, settings.
+import { html } from "../html.js";
+import { newChat } from "../state/conversation.js";
+import { server, status } from "../state/server.js";
+import { isSettingsOpen } from "../state/view.js";
+import { focusComposer } from "./composer.js";
+import { Icon, Mark } from "./icons.js";
+import { SETTINGS_ID } from "./settings_sheet.js";
+
+export function Header() {
+  const isOpen = isSettingsOpen.value;
+  const startNew = () => {
+    newChat();
+    focusComposer();
+  };
+  return html`<header class="bar">
+    <div class="brand"><${Mark} /><h1>Muse Glimmer</h1></div>
+    <${StatusLine} />
+    <div class="bar-actions">
+      <button type="button" class="quiet" title="New chat" onClick=${startNew}>
+        <${Icon} name="plus" /><span class="label">New chat</span>
+      </button>
+      <button
+        type="button"
+        class="quiet"
+        title="Settings"
+        aria-expanded=${isOpen ? "true" : "false"}
+        aria-controls=${SETTINGS_ID}
+        onClick=${() => (isSettingsOpen.value = !isOpen)}
+      >
+        <${Icon} name="sliders" /><span class="label">Settings</span>
+      </button>
+    </div>
+    <${LoadLine} />
+  </header>`;
+}
+
+function StatusLine() {
+  const { tone, text } = status.value;
+  const model = server.value?.model?.id;
+  const isUp = tone === "ready" || tone === "busy";
+  return html`<p class="status ${tone}" data-testid="status">
+    <span class="status-dot" aria-hidden="true"></span><span>${text}</span>
+    ${isUp && model ? html`<span class="status-model" title=${model}>${model}</span>` : null}
+  </p>`;
+}
+
+function LoadLine() {
+  const { fraction } = status.value;
+  if (fraction === null) return null;
+  return html`<div
+    class="load-line"
+    role="progressbar"
+    aria-label="Loading the model"
+    aria-valuemin="0"
+    aria-valuemax="100"
+    aria-valuenow=${Math.floor(fraction * 100)}
+  ><span style=${{ transform: `scaleX(${fraction})` }}></span></div>`;
+}

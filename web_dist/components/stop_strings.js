@@ -1,0 +1,34 @@
+// The texts that end an answer as soon as the model writes one of them.
+import { html } from "../html.js";
+import { setSetting, settings } from "../state/settings.js";
+import { Icon } from "./icons.js";
+
+export function StopStrings() {
+  const list = settings.value.stop;
+  const replace = (at, text) => setSetting("stop", list.map((old, index) => (index === at ? text : old)));
+  const remove = (at) => setSetting("stop", list.filter((_, index) => index !== at));
+  return html`<fieldset class="setting" aria-describedby="stop-help">
+    <legend class="setting-name">Stop strings</legend>
+    ${list.map(
+      (text, at) => html`<div class="stop-line" key=${at}>
+        <input
+          type="text"
+          aria-label=${`Stop string ${at + 1}`}
+          spellcheck="false"
+          autocapitalize="off"
+          value=${text}
+          onInput=${(event) => replace(at, event.target.value)}
+        />
+        <button type="button" class="quiet" title="Remove" aria-label=${`Remove stop string ${at + 1}`} onClick=${() => remove(at)}>
+          <${Icon} name="close" />
+        </button>
+      </div>`,
+    )}
+    <button type="button" class="framed add" onClick=${() => setSetting("stop", [...list, ""])}>
+      <${Icon} name="plus" />Add a stop string
+    </button>
+    <p class="setting-help" id="stop-help">
+      The answer ends when the model writes one of these; the string itself is left out. Write \\n for a line break.
+    </p>
+  </fieldset>`;
+}

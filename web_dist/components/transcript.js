@@ -1,0 +1,90 @@
+// The scrolling conversation. Follows the newest text only while the reader is at the end, and never
+// while a selection is being dragged.
+import { html } from "../html.js";
+import { messages } from "../state/conversation.js";
+import { useEffect, useRef } from "../vendor/preact-hooks.js";
+import { useSignal } from "../vendor/signals.js";
+import { Answer } from "./answer.js";
+import { EmptyState } from "./empty_state.js";
+import { Icon } from "./icons.js";
+import { UserMessage } from "./user_message.js";
+
+// Closer to the end than this counts as being there: about one line of text.
+const END_ZONE_PX = 32;
+
+export function Transcript() {
+  const scroller = useRef(null);
+  const column = useRef(null);
+  const isAtEnd = useSignal(true);
+  const list = messages.value;
+
+  useEffect(() => followEnd(scroller.current, column.current, isAtEnd), []);
+
+  // A message of one's own is always brought into view.
+  const lastUserKey = list.findLast((message) => message.role === "user")?.key;
+  useEffect(() => {
+    isAtEnd.value = true;
+    scroller.current.scrollTop = scroller.current.scrollHeight;
+  }, [lastUserKey]);
+
+  const jump = () => {
+    isAtEnd.value = true;
+    scroller.current.scrollTo({ top: scroller.current.scrollHeight, behavior: "smooth" });
+  };
+  return html`<main class="transcript-area">
+    <div class="transcript" ref=${scroller} tabindex="0" role="region" aria-label="Conversation">
+      <div class="column" ref=${column}>
+        ${list.length === 0 ? html`<${EmptyState} />` : list.map((message, at) => turn(message, at, list))}
+      </div>
+    </div>
+    ${isAtEnd.value
+      ? null
+      : html`<button type="button" class="jump" onClick=${jump}><${Icon} name="down" />Jump to newest</button>`}
+  </main>`;
+}
+
+function turn(message, at, list) {
+  if (message.role === "assistant") {
+    return html`<${Answer} key=${message.key} answer=${message} isLast=${at === list.length - 1} />`;
+  }
+  return html`<${UserMessage} key=${message.key} message=${message} isLast=${at >= list.length - 2} />`;
+}
+
+/** Keeps the end in view as the column grows, until the reader moves away from it. */
+function followEnd(scroller, column, isAtEnd) {
+  let lastTop = 0;
+  let lastHeight = 0;
+  let isDragging = false;
+  const distance = () => scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop;
+
+  const onScroll = () => {
+    // Going up by hand leaves the end, however little; being pushed up by shrinking content does not.
+    const wentUp = scroller.scrollTop < lastTop - 1 && scroller.scrollHeight >= lastHeight;
+    if (wentUp) isAtEnd.value = distance() <= 1;
+    else if (distance() <= END_ZONE_PX) isAtEnd.value = true;
+    lastTop = scroller.scrollTop;
+    lastHeight = scroller.scrollHeight;
+  };
+  const keepEnd = () => {
+    if (isAtEnd.value && !isDragging) scroller.scrollTop = scroller.scrollHeight;
+    else if (distance() > END_ZONE_PX) isAtEnd.value = false;
+    else isAtEnd.value = true;
+  };
+  const onPointerDown = (event) => (isDragging = event.pointerType === "mouse" && column.contains(event.target));
+  const onPointerUp = () => (isDragging = false);
+
+  const observer = new ResizeObserver(keepEnd);
+  observer.observe(column);
+  observer.observe(scroller);
+  scroller.addEventListener("scroll", onScroll, { passive: true });
+  scroller.addEventListener("pointerdown", onPointerDown);
+  window.addEventListener("pointerup", onPointerUp);
+  window.addEventListener("pointercancel", onPointerUp);
+  return () => {
+    observer.disconnect();
+    scroller.removeEventListener("scroll", onScroll);
+    scroller.removeEventListener("pointerdown", onPointerDown);
+    window.removeEventListener("pointerup", onPointerUp);
+    window.removeEventListener("pointercancel", onPointerUp);
+  };
+}

@@ -1,0 +1,41 @@
+// The line under an unfinished answer: what the server is at, in words, with a bar where it is known.
+import { html } from "../html.js";
+import { isStopping } from "../state/conversation.js";
+import { percent } from "../state/server.js";
+import { count } from "./figures.js";
+
+export function Waiting({ answer }) {
+  const { words, fraction } = describe(answer);
+  return html`<div class="waiting">
+    <span class="waiting-dot" aria-hidden="true"></span>
+    <span>${words}</span>
+    ${fraction === null
+      ? null
+      : html`<span class="waiting-bar" aria-hidden="true"><span style=${{ transform: `scaleX(${fraction})` }}></span></span>`}
+  </div>`;
+}
+
+function describe(answer) {
+  const plain = (words) => ({ words, fraction: null });
+  if (isStopping.value) return plain("Stopping");
+  const progress = answer.progress.value;
+  if (progress === null) return plain(answer.phase.value === "writing" ? "Writing" : "Waiting for the first word");
+  switch (progress.phase) {
+    case "loading": {
+      const fraction = typeof progress.fraction === "number" ? progress.fraction : null;
+      const words = "Waiting for the model to load";
+      return { words: fraction === null ? words : `${words}, ${percent(fraction)}`, fraction };
+    }
+    case "queued":
+      return plain(progress.position > 0 ? `In line, place ${progress.position}` : "In line");
+    case "prefill":
+      return {
+        words: `Reading the conversation, ${count(progress.processed)} of ${count(progress.total)} tokens`,
+        fraction: progress.total > 0 ? progress.processed / progress.total : null,
+      };
+    case "restarting":
+      return plain("The model is restarting; the answer goes on when it is back");
+    default:
+      return plain("Working");
+  }
+}

@@ -1,0 +1,61 @@
+// Makes the end of a growing answer presentable: closes emphasis and code that the model is still
+// writing, so that marks do not flash by as text and then turn into formatting.
+// Used for what is on the screen between two tokens only; a finished answer is shown as it was written.
+
+/**
+ * The live tail with its half-written end mended.
+ * @param {string} source text of the blocks that are not settled, outside any code block
+ */
+export function mendEnd(source) {
+  if ((source.match(/^[ \t>]*(?:```|~~~)/gm) ?? []).length % 2 === 1) return source; // code inside a list or quote
+  const start = source.lastIndexOf("\n\n") + 1;
+  const lastLineStart = source.lastIndexOf("\n") + 1;
+  const lastLine = source.slice(lastLineStart);
+  // `---` or `===` under a line would make it a heading for a moment; a lone list mark an empty item.
+  if (/^ {0,3}(?:-+|=+|[*+]|\d{1,9}[.)]?|#{1,6}|>)\s*$/.test(lastLine)) return source.slice(0, lastLineStart);
+  return source.slice(0, start) + closeInline(hideTableStart(source.slice(start)));
+}
+
+/** A table is a table only after its second line; until then its header would show as bars and dashes. */
+function hideTableStart(block) {
+  return /^\n?\|[^\n]*(?:\n[|:\- \t]*)?$/.test(block) ? "" : block;
+}
+
+function closeInline(block) {
+  let text = block.replace(/!?\[([^\]\n]*)\]\([^)\s]*$/, "$1"); // the address of a link is still coming
+  const ticks = openCodeSpan(text);
+  if (ticks !== null) return text.endsWith(ticks) ? text.slice(0, -ticks.length) : text + ticks;
+  text = text.replace(/(?:\*{1,3}|~{1,2}|_{1,2})$/, (marks, at) => (isCloser(text, at, marks) ? marks : ""));
+  const plain = withoutCode(text);
+  const strong = count(plain, /\*\*/g) % 2 === 1;
+  const emphasis = count(plain.replaceAll("**", ""), /(?<![\\*])\*(?=\S)|(?<=\S)\*/g) % 2 === 1;
+  const struck = count(plain, /~~/g) % 2 === 1;
+  const spaceless = text.trimEnd();
+  if (!strong && !emphasis && !struck) return text;
+  return spaceless + (struck ? "~~" : "") + (emphasis ? "*" : "") + (strong ? "**" : "");
+}
+
+/** The run of backticks that has no partner yet, or null. */
+function openCodeSpan(text) {
+  let open = null;
+  for (const [run] of text.matchAll(/`+/g)) {
+    if (open === null) open = run;
+    else if (run === open) open = null;
+  }
+  return open;
+}
+
+// Marks at the very end close something if an odd number of the same marks stands before them.
+function isCloser(text, at, marks) {
+  const before = withoutCode(text.slice(0, at));
+  const single = marks[0] === "*" && marks.length === 1 ? before.replaceAll("**", "") : before;
+  return at > 0 && single.split(marks).length % 2 === 0 && !/\s/.test(text[at - 1]);
+}
+
+function withoutCode(text) {
+  return text.replace(/(`+)[\s\S]*?\1/g, "");
+}
+
+function count(text, pattern) {
+  return (text.match(pattern) ?? []).length;
+}

@@ -1,0 +1,62 @@
+// Brings DOM nodes in line with a tree from tree.js, touching only what differs.
+//
+// Text that only grew is appended to its text node, never replaced: a selection inside it survives.
+// Nodes are compared by position; an answer grows at its end, so positions are stable.
+
+import { CodeBlock } from "./code_block.js";
+import { setText } from "./text_node.js";
+
+const codeBlocks = new WeakMap();
+
+/**
+ * Makes the children of `parent` from index `first` on match `next`.
+ * @param {Element} parent
+ * @param {Array} previous the tree these children were made from
+ * @param {Array} next
+ * @param {number} [first] children before it are left alone
+ */
+export function patchChildren(parent, previous, next, first = 0) {
+  for (let at = 0; at < next.length; at++) {
+    const existing = parent.childNodes[first + at];
+    if (at >= previous.length || existing === undefined) parent.append(create(next[at]));
+    else if (!update(existing, previous[at], next[at])) existing.replaceWith(create(next[at]));
+  }
+  while (parent.childNodes.length > first + next.length) parent.lastChild.remove();
+}
+
+function create(tree) {
+  if (typeof tree === "string") return document.createTextNode(tree);
+  if (tree.code !== undefined) {
+    const block = new CodeBlock(tree.code);
+    codeBlocks.set(block.element, block);
+    return block.element;
+  }
+  const element = document.createElement(tree.tag);
+  for (const [name, value] of Object.entries(tree.attrs ?? {})) element.setAttribute(name, value);
+  for (const child of tree.children) element.append(create(child));
+  return element;
+}
+
+/** Updates the node in place; false if it must be made anew. */
+function update(existing, previous, next) {
+  if (typeof next === "string") {
+    if (typeof previous !== "string") return false;
+    setText(existing, previous, next);
+    return true;
+  }
+  if (typeof previous === "string") return false;
+  if (next.code !== undefined) {
+    if (previous.code === undefined || previous.code.language !== next.code.language) return false;
+    codeBlocks.get(existing).update(next.code);
+    return true;
+  }
+  if (previous.tag !== next.tag || !sameAttributes(previous.attrs, next.attrs)) return false;
+  patchChildren(existing, previous.children, next.children);
+  return true;
+}
+
+function sameAttributes(previous, next) {
+  const names = Object.keys(next ?? {});
+  if (names.length !== Object.keys(previous ?? {}).length) return false;
+  return names.every((name) => previous[name] === next[name]);
+}

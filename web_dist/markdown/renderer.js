@@ -1,0 +1,145 @@
+// Markdown that grows: text in, DOM out, at a cost that follows the new text and not the whole answer.
+//
+// The answer is kept as settled blocks, whose nodes are never touched again, and a tail that is lexed
+// anew on each update. A block is settled once a later block has a complete first line: nothing that
+// follows can change it then. Link definitions are the exception (they may come after their use), so an
+// answer that has any is rendered once more as a whole when it ends.
+// Invariant (tests/browser/units/renderer.test.mjs): any chunking ends in the same tree as one piece.
+
+import { Lexer } from "../vendor/marked.js";
+import { mendEnd } from "./half_written.js";
+import { patchChildren } from "./patch.js";
+import { blockNode } from "./tree.js";
+
+// Single line breaks are kept, because models write verse, addresses and lists that way.
+const OPTIONS = { gfm: true, breaks: true };
+
+/** Splits a growing text into settled and live blocks; knows no DOM. */
+export class GrowingMarkdown {
+  #source = "";
+  #tail = "";
+  #endsInReturn = false;
+  #definitions = Object.create(null);
+
+  /** Takes the next piece of text; line ends become LF whatever they were. */
+  append(text) {
+    if (text === "") return;
+    const piece = this.#endsInReturn && text.startsWith("\n") ? text.slice(1) : text;
+    this.#endsInReturn = text.endsWith("\r");
+    const clean = piece.replace(/\r\n?/g, "\n");
+    this.#source += clean;
+    this.#tail += clean;
+  }
+
+  /**
+   * Takes what is settled by now off the tail.
+   * @returns {{settled: Array, live: Array}} tree nodes; the settled ones are returned only once
+   */
+  advance() {
+    const tokens = this.#lex(this.#tail);
+    const settledCount = countSettled(tokens);
+    const settled = tokens.slice(0, settledCount);
+    const length = settled.reduce((sum, token) => sum + token.raw.length, 0);
+    if (!this.#tail.startsWith(settled.map((token) => token.raw).join(""))) {
+      return { settled: [], live: nodesOf(tokens) }; // the lexer changed the text: settle nothing yet
+    }
+    this.#tail = this.#tail.slice(length);
+    return { settled: nodesOf(settled), live: this.#liveNodes(tokens.slice(settledCount)) };
+  }
+
+  /** Everything that is not settled, as it finally is. */
+  finish() {
+    const live = nodesOf(this.#lex(this.#tail));
+    this.#tail = "";
+    return live;
+  }
+
+  /** The whole text in one piece, for answers with link definitions. */
+  get needsWholePass() {
+    return Object.keys(this.#definitions).length > 0;
+  }
+
+  whole() {
+    return nodesOf(this.#lex(this.#source));
+  }
+
+  #liveNodes(tokens) {
+    const last = tokens.at(-1);
+    if (last === undefined || last.type === "code" || last.type === "html") return nodesOf(tokens);
+    const mended = mendEnd(this.#tail);
+    return nodesOf(mended === this.#tail ? tokens : this.#lex(mended));
+  }
+
+  #lex(source) {
+    const lexer = new Lexer(OPTIONS);
+    Object.assign(lexer.tokens.links, this.#definitions);
+    try {
+      const tokens = lexer.lex(source);
+      Object.assign(this.#definitions, lexer.tokens.links);
+      return tokens;
+    } catch {
+      // Nesting deeper than the stack: show the text itself.
+      return source === "" ? [] : [{ type: "unparsed", raw: source }];
+    }
+  }
+}
+
+/** How many leading tokens nothing can change any more. */
+function countSettled(tokens) {
+  const last = lastBlock(tokens, tokens.length);
+  if (last <= 0) return 0;
+  // With its first line still incomplete, the last block may yet turn out to belong to the one before
+  // ("2" after a list is a paragraph, "2." is its next item), so that one has to wait as well.
+  return tokens[last].raw.includes("\n") ? last : Math.max(0, lastBlock(tokens, last));
+}
+
+function lastBlock(tokens, before) {
+  return tokens.findLastIndex((token, at) => at < before && token.type !== "space");
+}
+
+function nodesOf(tokens) {
+  return tokens.map((token) => blockNode(token)).filter((made) => made !== null);
+}
+
+/** Shows a growing text inside an element that belongs to it alone. */
+export class MarkdownView {
+  #element;
+  #markdown = new GrowingMarkdown();
+  #seen = 0;
+  #settledCount = 0;
+  #live = [];
+
+  constructor(element) {
+    this.#element = element;
+  }
+
+  /** @param {string} text the whole answer so far; only ever grows */
+  update(text) {
+    this.#markdown.append(text.slice(this.#seen));
+    this.#seen = text.length;
+    const { settled, live } = this.#markdown.advance();
+    this.#show([...settled, ...live]);
+    this.#settledCount += settled.length;
+    this.#live = live;
+  }
+
+  /** Shows the text in its final form. */
+  finish(text) {
+    this.#markdown.append(text.slice(this.#seen));
+    this.#seen = text.length;
+    if (this.#markdown.needsWholePass) {
+      this.#element.replaceChildren();
+      this.#settledCount = 0;
+      this.#live = [];
+      this.#show(this.#markdown.whole());
+      return;
+    }
+    const last = this.#markdown.finish();
+    this.#show(last);
+    this.#live = last;
+  }
+
+  #show(nodes) {
+    patchChildren(this.#element, this.#live, nodes, this.#settledCount);
+  }
+}

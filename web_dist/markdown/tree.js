@@ -1,0 +1,163 @@
+// From marked's tokens to a plain tree that patch.js turns into DOM nodes. No HTML strings anywhere:
+// HTML in an answer is text, an image is a line that names it, a link is checked by links.js.
+//
+// A node of the tree is a string, {tag, attrs, children}, or {code: {language, text, open}}.
+// Each block token gives exactly one node, or none (blank lines, link definitions).
+
+import { decodeEntities } from "./entities.js";
+import { safeAddress } from "./links.js";
+
+// Deeper than this nobody reads; without a limit a hostile answer could exhaust the stack or the layout.
+const MAX_DEPTH = 24;
+// The page's own headings are levels 1 and 2, so an answer's begin at 3.
+const HEADING_TAGS = ["h3", "h4", "h5", "h6", "h6", "h6"];
+
+/** One block token as a tree node, or null for tokens that show nothing. */
+export function blockNode(token, depth = 0) {
+  if (depth > MAX_DEPTH) return raw(token.raw);
+  switch (token.type) {
+    case "space":
+    case "def":
+      return null;
+    case "paragraph":
+      return node("p", inlineNodes(token.tokens, depth));
+    case "text":
+      return node("p", inlineNodes(token.tokens ?? [token], depth));
+    case "heading":
+      return node(HEADING_TAGS[token.depth - 1], inlineNodes(token.tokens, depth), { class: `level-${token.depth}` });
+    case "code":
+      return codeNode(token);
+    case "blockquote":
+      return node("blockquote", blockNodes(token.tokens, depth + 1));
+    case "list":
+      return listNode(token, depth);
+    case "table":
+      return tableNode(token, depth);
+    case "hr":
+      return node("hr", []);
+    default:
+      return raw(token.raw);
+  }
+}
+
+function blockNodes(tokens, depth) {
+  return tokens.map((token) => blockNode(token, depth)).filter((made) => made !== null);
+}
+
+function node(tag, children, attrs = null) {
+  return { tag, attrs, children };
+}
+
+/** Text exactly as it was written, line breaks kept. */
+function raw(text) {
+  return node("p", [text.replace(/\n+$/, "")], { class: "as-written" });
+}
+
+function codeNode(token) {
+  const isFenced = token.codeBlockStyle !== "indented";
+  const language = isFenced ? (token.lang ?? "").trim().split(/[\s,{]/, 1)[0] : "";
+  return { code: { language, text: token.text.replace(/\n$/, ""), open: isFenced && !isClosed(token.raw) } };
+}
+
+function isClosed(fenced) {
+  const fence = /^ {0,3}(`{3,}|~{3,})/.exec(fenced)?.[1];
+  if (fence === undefined) return true;
+  const last = fenced.trimEnd().slice(fenced.indexOf("\n") + 1).split("\n").at(-1).trim();
+  return fenced.includes("\n") && last.length >= fence.length && last === fence[0].repeat(last.length);
+}
+
+function listNode(token, depth) {
+  const items = token.items.map((item) => {
+    const children = item.tokens.flatMap((part) => itemPart(part, depth + 1));
+    return node("li", children, item.task ? { class: "task" } : null);
+  });
+  if (!token.ordered) return node("ul", items);
+  return node("ol", items, token.start === 1 ? null : { start: String(token.start) });
+}
+
+// In a tight list the text of an item stands without a paragraph around it.
+function itemPart(token, depth) {
+  if (token.type === "text") return inlineNodes(token.tokens ?? [token], depth);
+  if (token.type === "checkbox") return inlineNodes([token], depth);
+  return blockNodes([token], depth);
+}
+
+function tableNode(token, depth) {
+  const row = (tag, cells) => node("tr", cells.map((cell) => cellNode(tag, cell, depth)));
+  const parts = [node("thead", [row("th", token.header)])];
+  if (token.rows.length > 0) parts.push(node("tbody", token.rows.map((cells) => row("td", cells))));
+  // The frame scrolls sideways, so it must be reachable by keyboard and have a name.
+  return node("div", [node("table", parts)], { class: "table-frame", tabindex: "0", role: "group", "aria-label": "Table" });
+}
+
+function cellNode(tag, cell, depth) {
+  const attrs = {};
+  if (cell.align) attrs.class = `align-${cell.align}`;
+  if (tag === "th") attrs.scope = "col";
+  // A table cell is the one place where Markdown has no line break of its own, so models write <br>.
+  const tokens = cell.tokens.map((part) => (/^<br\s*\/?>$/i.test(part.raw) ? { type: "br", raw: part.raw } : part));
+  return node(tag, inlineNodes(tokens, depth), attrs);
+}
+
+function inlineNodes(tokens, depth) {
+  const nodes = [];
+  for (const token of tokens) {
+    const made = depth > MAX_DEPTH ? token.raw : inlineNode(token, depth + 1);
+    for (const part of Array.isArray(made) ? made : [made]) {
+      if (typeof part === "string" && typeof nodes.at(-1) === "string") nodes[nodes.length - 1] += part;
+      else nodes.push(part);
+    }
+  }
+  return nodes;
+}
+
+function inlineNode(token, depth) {
+  switch (token.type) {
+    case "text":
+      if (token.tokens) return inlineNodes(token.tokens, depth);
+      return token.escaped ? token.text : decodeEntities(token.text);
+    case "escape":
+      return token.text;
+    case "strong":
+    case "em":
+    case "del":
+      return node(token.type, inlineNodes(token.tokens, depth));
+    case "codespan":
+      return node("code", [token.text]);
+    case "br":
+      return node("br", []);
+    case "link":
+      return linkNode(token, depth);
+    case "image":
+      return imageNode(token);
+    case "checkbox":
+      return checkboxNode(token);
+    default:
+      return token.raw;
+  }
+}
+
+function linkNode(token, depth) {
+  const address = safeAddress(decodeEntities(token.href));
+  const children = inlineNodes(token.tokens, depth);
+  if (address === null) return children;
+  return node("a", children, linkAttrs(address));
+}
+
+function linkAttrs(address) {
+  return { href: address, target: "_blank", rel: "noreferrer noopener" };
+}
+
+// Fetching it would tell another server that this answer is being read, so it is only named.
+function imageNode(token) {
+  const label = `Image: ${decodeEntities(token.text) || "without description"}`;
+  const address = safeAddress(decodeEntities(token.href));
+  if (address === null) return node("span", [label], { class: "image-name" });
+  return node("a", [label], { ...linkAttrs(address), class: "image-name" });
+}
+
+function checkboxNode(token) {
+  const attrs = { type: "checkbox", disabled: "", "aria-label": token.checked ? "Done" : "To do" };
+  if (token.checked) attrs.checked = "";
+  return node("input", [], attrs);
+}

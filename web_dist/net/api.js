@@ -1,0 +1,64 @@
+// HTTP calls to our own server, and the one error class the page shows to people.
+// Every failure (network, HTTP status, error inside a stream) becomes an ApiError with words and a code.
+
+export class ApiError extends Error {
+  /**
+   * @param {string} message one sentence for people
+   * @param {{code?: string|null, status?: number, param?: string|null, retryAfterS?: number|null}} [facts]
+   */
+  constructor(message, { code = null, status = 0, param = null, retryAfterS = null } = {}) {
+    super(message);
+    this.name = "ApiError";
+    this.code = code;
+    this.status = status;
+    this.param = param;
+    this.retryAfterS = retryAfterS;
+  }
+}
+
+/** The server's error object ({message, type, code, param}) as an ApiError. */
+export function errorFromBody(body, status = 0, retryAfterS = null) {
+  const fault = body?.error;
+  const message = typeof fault?.message === "string" && fault.message !== "" ? fault.message : null;
+  return new ApiError(message ?? `The server answered with status ${status}.`, {
+    code: typeof fault?.code === "string" ? fault.code : null,
+    param: typeof fault?.param === "string" ? fault.param : null,
+    status,
+    retryAfterS,
+  });
+}
+
+async function request(path, options) {
+  let response;
+  try {
+    response = await fetch(path, { cache: "no-store", credentials: "same-origin", ...options });
+  } catch (fault) {
+    if (options.signal?.aborted) throw fault;
+    throw new ApiError("The server cannot be reached. Is it still running?", { code: "unreachable" });
+  }
+  if (response.ok) return response;
+  const retryAfter = Number(response.headers.get("retry-after"));
+  const body = await response.json().catch(() => null);
+  throw errorFromBody(body, response.status, retryAfter > 0 ? retryAfter : null);
+}
+
+/** GET a JSON document of ours. Throws ApiError. */
+export async function getJson(path, signal) {
+  const response = await request(path, { signal });
+  return response.json();
+}
+
+/** GET an event stream; resolves with the response once its headers are here. Throws ApiError. */
+export function openStream(path, signal) {
+  return request(path, { signal, headers: { accept: "text/event-stream" } });
+}
+
+/** POST JSON; resolves with the response whatever its body is. Throws ApiError. */
+export function postJson(path, body, signal) {
+  return request(path, {
+    method: "POST",
+    headers: { "content-type": "application/json" },
+    body: JSON.stringify(body),
+    signal,
+  });
+}

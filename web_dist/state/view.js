@@ -1,0 +1,7 @@
+// What the user is doing on the page, apart from the conversation itself.
+import { signal } from "../vendor/signals.js";
+
+/** The text in the composer; suggestions may fill it. */
+export const draft = signal("");
+/** Whether the settings sheet is shown. */
+export const isSettingsOpen = signal(false);

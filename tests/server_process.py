@@ -9,10 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 PROJECT = Path(__file__).resolve().parent.parent
 HANG_GUARD_S = 60.0
@@ -62,17 +64,25 @@ class ServerProcess:
         """Process id of the main process."""
         return self.process.pid
 
-    def get(self, path: str) -> Any:
-        """GET a JSON answer."""
-        with urllib.request.urlopen(self.url + path, timeout=HANG_GUARD_S) as answer:
-            return json.load(answer)
+    def get(self, path: str) -> httpx.Response:
+        """GET, whatever the status."""
+        return httpx.get(self.url + path, timeout=HANG_GUARD_S)
+
+    def post(self, path: str, body: Any) -> httpx.Response:
+        """POST JSON and read the whole answer, whatever the status."""
+        return httpx.post(self.url + path, json=body, timeout=HANG_GUARD_S)
+
+    def stream_chat(self, text: str = "hi", **fields: Any) -> AbstractContextManager[httpx.Response]:
+        """Open a streamed answer; leaving the context closes the connection."""
+        body = {"messages": [{"role": "user", "content": text}], "stream": True, **fields}
+        return httpx.stream("POST", self.url + "/v1/chat/completions", json=body, timeout=HANG_GUARD_S)
 
     def wait_state(self, *states: str) -> dict[str, Any]:
         """Follow /api/events until the worker is in one of `states`; returns that state event."""
-        with urllib.request.urlopen(self.url + "/api/events", timeout=HANG_GUARD_S) as stream:
-            for raw in stream:
-                if raw.startswith(b"data:"):
-                    state = json.loads(raw[5:])
+        with httpx.stream("GET", self.url + "/api/events", timeout=HANG_GUARD_S) as stream:
+            for line in stream.iter_lines():
+                if line.startswith("data:"):
+                    state: dict[str, Any] = json.loads(line[5:])
                     if state.get("worker", {}).get("state") in states:
                         return state
         raise AssertionError(f"the event stream ended before {states}:\n{self.stderr()}")
@@ -114,3 +124,21 @@ def children_of(pid: int) -> list[int]:
         frontier = {child for child, parent in parents.items() if parent in frontier}
         found += frontier
     return found
+
+
+def is_running(pid: int) -> bool:
+    """Does this process run? One that ended but was not reaped yet by its (foreign) parent does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def read_until(lines: Iterator[str], marker: str) -> list[str]:
+    """Read lines of a stream until one holds `marker`; returns all of them."""
+    seen: list[str] = []
+    for line in lines:
+        seen.append(line)
+        if marker in line:
+            return seen
+    raise AssertionError(f"the stream ended before {marker!r}: {seen[-5:]}")

@@ -13,7 +13,6 @@ from werkzeug.exceptions import HTTPException
 
 from actors.front.answers import fault_answer
 from actors.front.context import FrontContext
-from actors.front.gate import configure_quart
 from actors.front.routes_chat import chat_routes
 from actors.front.routes_state import state_routes
 from muse.errors import ClientFault, InternalFault, MuseError
@@ -33,7 +32,12 @@ def _respond(fault: MuseError) -> Response:
 def make_app(context: FrontContext) -> QuartTrio:
     """Build the application. It keeps no state of its own."""
     app = QuartTrio(__name__, static_folder=None)
-    configure_quart(app)
+    # What the gate and the connections decide already is not decided a second time, with other figures.
+    app.config["MAX_CONTENT_LENGTH"] = None
+    app.config["BODY_TIMEOUT"] = None
+    app.config["RESPONSE_TIMEOUT"] = None
+    app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
+    app.url_map.merge_slashes = False
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the order of our documents is for readers
 
     async def on_muse_error(fault: Exception) -> Response:

@@ -121,6 +121,9 @@ async def _events(context: FrontContext, chat: ChatRequest, reply: Reply) -> Asy
                 assert encoder is not None
                 batch.append(_frame(encoder.content(piece.text)))
                 position = piece.end
+            if position < reply.end:
+                yield b"".join(batch)  # a reader that lags: the end comes after all the text
+                continue
             if isinstance(outcome, Failed):
                 batch += [sse_data(outcome.fault.envelope()), SSE_DONE]
             elif outcome is not None:

@@ -24,11 +24,15 @@ def test_reading_from_any_position_gives_the_rest(pieces: list[tuple[Channel, st
     for channel, text in pieces:
         reply.append(channel, text)
     marked = [(channel, char) for channel, text in pieces for char in text]
-    after = data.draw(st.integers(0, reply.end))
-    read = reply.read(after)
-    assert [(piece.channel, char) for piece in read for char in piece.text] == marked[after:]
     assert reply.end == len(marked)
-    assert [piece.end for piece in read][-1:] == ([len(marked)] if after < len(marked) else [])
+    position = after = data.draw(st.integers(0, reply.end))
+    seen: list[tuple[Channel, str]] = []
+    while pieces_read := reply.read(position):
+        for piece in pieces_read:
+            seen += [(piece.channel, char) for char in piece.text]
+            position = piece.end
+            assert position == after + len(seen)
+    assert seen == marked[after:]
 
 
 def test_neighbours_of_one_channel_come_as_one_piece() -> None:

@@ -11,8 +11,8 @@ the system (design: only the worker process is restarted).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from contextlib import suppress
+from typing import Final, Generic, TypeVar, cast
 
 import attrs
 import trio
@@ -26,15 +26,17 @@ INBOX_SIZE: Final = 256
 """Messages an inbox holds. `ask` waits when it is full; `tell_nowait` answers 503 then."""
 
 
-@attrs.define(slots=True, eq=False)
 class ReplyPort(Generic[T]):
-    """The asker's end of one question, held by the actor that answers.
+    """Where one question is answered: made with the question, used once.
 
     The actor calls `answer` or `fail` exactly once, from any of its tasks, and never waits. If the
     asker was cancelled meanwhile, `closed` is true and answering does nothing.
     """
 
-    _send: trio.MemorySendChannel[T | MuseError]
+    __slots__ = ("_receive", "_send")
+
+    def __init__(self) -> None:
+        self._send, self._receive = trio.open_memory_channel[T | MuseError](1)
 
     @property
     def closed(self) -> bool:
@@ -49,12 +51,29 @@ class ReplyPort(Generic[T]):
         """Raise `fault` at the asker."""
         self._deliver(fault)
 
-    def _deliver(self, value: T | MuseError) -> None:
-        try:
-            self._send.send_nowait(value)
-        except trio.BrokenResourceError:
-            pass  # the asker left: a normal outcome, not a fault
+    def drop(self) -> None:
+        """Leave the question unanswered: the asker hears that the system is stopping."""
         self._send.close()
+
+    def _deliver(self, value: T | MuseError) -> None:
+        with suppress(trio.BrokenResourceError):  # the asker left: a normal outcome, not a fault
+            self._send.send_nowait(value)
+        self._send.close()
+
+    async def wait(self) -> T:
+        """The asker's side: wait for the answer; used by Address.ask only."""
+        with self._receive:
+            value = await self._receive.receive()
+        if isinstance(value, MuseError):
+            raise value
+        return value
+
+
+@attrs.frozen(kw_only=True)
+class Question(Generic[T]):
+    """Base of messages that have an answer of type T."""
+
+    port: ReplyPort[T] = attrs.field(factory=ReplyPort[T], eq=False, repr=False)
 
 
 @attrs.define(slots=True, eq=False)
@@ -64,31 +83,27 @@ class Address(Generic[M]):
     name: str
     _send: trio.MemorySendChannel[M]
 
-    async def ask(self, make: Callable[[ReplyPort[T]], M]) -> T:
-        """Send `make(port)` and wait for the answer.
+    async def ask(self, question: Question[T]) -> T:
+        """Send a question and wait for its answer.
 
         Cancelled while waiting: the port closes, and whether the actor acts on the message is its
         own decision (it can see `port.closed`). Raises the MuseError the actor answered with, or
         Unavailable when the actor ended without answering (the system is stopping).
         """
-        send, receive = trio.open_memory_channel[T | MuseError](1)
-        with receive:
-            port = ReplyPort[T](send)
-            try:
-                await self._send.send(make(port))
-                value = await receive.receive()
-            except (trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel):
-                raise Unavailable("stopping", "The server is shutting down.") from None
-        if isinstance(value, MuseError):
-            raise value
-        return value
+        try:
+            # Python has no type for "an M that is a Question": which questions an actor takes, its own
+            # `match` with assert_never checks.
+            await self._send.send(cast("M", question))
+            return await question.port.wait()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel):
+            raise _stopping() from None
 
     async def tell(self, message: M) -> None:
         """Send, waiting only while the inbox is full. Raises Unavailable when the actor has ended."""
         try:
             await self._send.send(message)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise Unavailable("stopping", "The server is shutting down.") from None
+            raise _stopping() from None
 
     def tell_nowait(self, message: M) -> None:
         """Send without waiting. Raises Unavailable when the inbox is full or the actor has ended."""
@@ -97,7 +112,7 @@ class Address(Generic[M]):
         except trio.WouldBlock:
             raise Unavailable("overloaded", f"The {self.name} has too many messages waiting.") from None
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            raise Unavailable("stopping", "The server is shutting down.") from None
+            raise _stopping() from None
 
     def close(self) -> None:
         """End the actor's inbox: its loop finishes what is queued and returns."""
@@ -108,13 +123,19 @@ class Address(Generic[M]):
         return self._send.statistics()
 
 
-def open_mailbox(name: str, message_type: type[M], size: int = INBOX_SIZE) -> tuple[Address[M], trio.MemoryReceiveChannel[M]]:
-    """Make an address and the inbox behind it, for messages of `message_type`.
+def _stopping() -> Unavailable:
+    return Unavailable("stopping", "The server is shutting down.")
 
-    The type is given for the checker's sake: the channel itself does not look at messages.
-    """
-    send, receive = trio.open_memory_channel[M](size)
-    return Address[M](name, send), receive
+
+class Mailbox(Generic[M]):
+    """An address and the inbox behind it: `Mailbox[Messages]("name")`."""
+
+    __slots__ = ("address", "inbox")
+
+    def __init__(self, name: str, size: int = INBOX_SIZE) -> None:
+        send, receive = trio.open_memory_channel[M](size)
+        self.address: Final = Address[M](name, send)
+        self.inbox: Final = receive
 
 
 class Signal:

@@ -31,10 +31,8 @@ BLOCK_CHARS: Final = 4096
 READ_BLOCKS: Final = 16
 """Most blocks a reader gets at a time, so that one write of a slow reader stays small."""
 
-frozen = attrs.define(frozen=True, slots=True, kw_only=True)
 
-
-@frozen
+@attrs.frozen(kw_only=True)
 class Piece:
     """Consecutive text of one channel; `end` is the position behind it."""
 
@@ -43,7 +41,7 @@ class Piece:
     end: int
 
 
-@frozen
+@attrs.frozen(kw_only=True)
 class Finished:
     """The answer is complete, cut by its budget, or cancelled."""
 
@@ -53,7 +51,7 @@ class Finished:
     completion_tokens: int
 
 
-@frozen
+@attrs.frozen(kw_only=True)
 class Failed:
     """The answer could not be given, or not to its end."""
 
@@ -63,7 +61,7 @@ class Failed:
 Outcome = Finished | Failed
 
 
-@frozen
+@attrs.frozen(kw_only=True)
 class Sign:
     """A sign of life while no text comes. Only the newest is kept.
 

@@ -18,10 +18,8 @@ WorkerState = Literal["starting", "loading", "ready", "busy", "draining", "resta
 ANSWERING: Final[frozenset[WorkerState]] = frozenset({"ready", "busy"})
 """States in which the worker takes requests."""
 
-frozen = attrs.define(frozen=True, slots=True, kw_only=True)
 
-
-@frozen
+@attrs.frozen(kw_only=True)
 class WorkerStatus:
     """The worker as people may see it. fraction: 0..1 of the load, or None. epoch counts the
     processes started so far; reason says in words why the state is what it is (failures, restarts)."""
@@ -37,7 +35,7 @@ class WorkerStatus:
         return attrs.asdict(self)
 
 
-@frozen
+@attrs.frozen(kw_only=True)
 class RequestCounts:
     """Turns that the model works on, and turns that wait for it."""
 
@@ -45,7 +43,7 @@ class RequestCounts:
     queued: int = 0
 
 
-@frozen
+@attrs.frozen(kw_only=True)
 class SystemState:
     """Everything on the board. model is None until a worker was ready once, and stays afterwards, so
     that the page keeps its limits while the worker restarts."""

@@ -24,7 +24,7 @@ from actors.front.limits import FrontLimits
 from actors.front.security import SecurityPolicy
 from actors.front.serve import serve
 from actors.front.static import load_static
-from actors.kernel import Address, open_mailbox
+from actors.kernel import Address, Mailbox
 from actors.sessions.actor import SessionManager
 from actors.sessions.messages import SessionMessage
 from actors.state_board import StateBoard
@@ -38,7 +38,7 @@ from muse.settings import PROJECT_ROOT, Settings
 log = logging.getLogger("muse.system")
 
 
-@attrs.define(frozen=True, slots=True, kw_only=True)
+@attrs.frozen(kw_only=True)
 class System:
     """What others may hold of a running system: addresses, the board, and how to stop it."""
 
@@ -64,21 +64,25 @@ async def run_system(
     """
     command = command if command is not None else WorkerCommand(settings)
     board = StateBoard()
-    supervisor, supervisor_inbox = open_mailbox("supervisor", SupervisorMessage)
-    transcripts, transcripts_inbox = open_mailbox("transcript store", TranscriptMessage)
-    sessions, sessions_inbox = open_mailbox("session manager", SessionMessage)
+    supervisor = Mailbox[SupervisorMessage]("supervisor")
+    transcripts = Mailbox[TranscriptMessage]("transcript store")
+    sessions = Mailbox[SessionMessage]("session manager")
     system = System(
         settings=settings,
         board=board,
-        sessions=sessions,
-        supervisor=supervisor,
-        transcripts=transcripts,
+        sessions=sessions.address,
+        supervisor=supervisor.address,
+        transcripts=transcripts.address,
         stop=trio.Event(),
         instance_id=secrets.token_hex(8),
     )
     limits = FrontLimits(body_bytes=settings.limits.body_bytes)
     context = FrontContext(
-        settings=settings, board=board, sessions=sessions, instance_id=system.instance_id, started_at=time.time()
+        settings=settings,
+        board=board,
+        sessions=sessions.address,
+        instance_id=system.instance_id,
+        started_at=time.time(),
     )
     gate = Gate(
         make_app(context),
@@ -88,10 +92,14 @@ async def run_system(
     )
     await command.end_left_over()
     async with trio.open_nursery() as nursery:
-        store = TranscriptStore(inbox=transcripts_inbox)
-        keeper = WorkerSupervisor(inbox=supervisor_inbox, board=board, command=command)
+        store = TranscriptStore(inbox=transcripts.inbox)
+        keeper = WorkerSupervisor(inbox=supervisor.inbox, board=board, command=command)
         manager = SessionManager(
-            inbox=sessions_inbox, board=board, supervisor=supervisor, transcripts=transcripts, limits=settings.limits
+            inbox=sessions.inbox,
+            board=board,
+            supervisor=supervisor.address,
+            transcripts=transcripts.address,
+            limits=settings.limits,
         )
         await nursery.start(store.run)
         await nursery.start(keeper.run)
@@ -103,7 +111,7 @@ async def run_system(
             await system.stop.wait()
             log.info("stopping")
             board.change(stopping=True)  # streams of state end themselves
-            sessions.close()  # every reply gets its outcome, so streams of answers end themselves
+            sessions.address.close()  # every reply gets its outcome, so streams of answers end themselves
             front_stop.set()
-        supervisor.close()
-        transcripts.close()
+        supervisor.address.close()
+        transcripts.address.close()

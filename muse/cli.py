@@ -42,12 +42,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"muse {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     serve = commands.add_parser("serve", help="serve the chat page and the API")
-    serve.add_argument("--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s, this machine only)")
-    serve.add_argument("--port", type=_port, default=DEFAULT_PORT, help="port (default: %(default)s; 0 picks a free one)")
+    serve.add_argument(
+        "--host", default=DEFAULT_HOST, help="address to listen on (default: %(default)s, this machine only)"
+    )
+    serve.add_argument(
+        "--port", type=_port, default=DEFAULT_PORT, help="port (default: %(default)s; 0 picks a free one)"
+    )
     serve.add_argument("--model", type=Path, help="model file (default: the built-in model)")
-    serve.add_argument("--engine", choices=ENGINES, default="llamacpp", help="what runs the model (default: %(default)s)")
-    serve.add_argument("--context", type=_context, help="tokens a conversation may have (default: what the model allows)")
-    serve.add_argument("--open", action=argparse.BooleanOptionalAction, default=False, help="open the page in the browser")
+    serve.add_argument(
+        "--engine", choices=ENGINES, default="llamacpp", help="what runs the model (default: %(default)s)"
+    )
+    serve.add_argument(
+        "--context", type=_context, help="tokens a conversation may have (default: what the model allows)"
+    )
+    serve.add_argument(
+        "--open", action=argparse.BooleanOptionalAction, default=False, help="open the page in the browser"
+    )
     serve.add_argument("--log-level", choices=("DEBUG", "INFO", "WARNING", "ERROR"), default="INFO")
     commands.add_parser("bench", help="measure speed (see `muse bench --help`)", add_help=False)
     return parser
@@ -57,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["bench"]:
-        from muse.bench.cli import main as bench
+        from muse.bench.cli import main as bench  # noqa: PLC0415  # only who measures pays for it
 
         return bench(given[1:])
     options = _parser().parse_args(given)
@@ -70,6 +80,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         open_page=options.open,
     )
     # Imported late: the command line must answer --help and mistakes without loading the server.
-    from muse.serve_command import serve
+    from muse.serve_command import serve  # noqa: PLC0415
 
     return serve(settings, log_level=options.log_level)

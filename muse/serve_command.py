@@ -43,7 +43,7 @@ def serve(settings: Settings, *, log_level: str = "INFO") -> int:
     """Serve until SIGINT, SIGTERM or SIGHUP. Returns the exit status."""
     set_up_logging(log_level)
     # The one place where the core reaches up to the actors: it starts them.
-    from actors.front.binding import bind, find_running_instance
+    from actors.front.binding import bind, find_running_instance  # noqa: PLC0415
 
     try:
         binding = bind(settings.host, settings.port)
@@ -56,29 +56,34 @@ def serve(settings: Settings, *, log_level: str = "INFO") -> int:
         if settings.open_page:
             webbrowser.open(running.url)
             return EXIT_OK
-        sys.stderr.write(f"muse: port {settings.port} is taken by that server. Use it, or choose another with --port.\n")
+        sys.stderr.write(
+            f"muse: port {settings.port} is taken by that server. Use it, or choose another with --port.\n"
+        )
         return EXIT_PORT
     status = EXIT_OK
     try:
         trio.run(_serve, settings, binding)
-    except* EnvironmentFault as group:
+    except BaseExceptionGroup as group:
+        faults, others = group.split(EnvironmentFault)
+        if faults is None or others is not None:
+            raise
         status = EXIT_FAULT
-        for fault in _leaves(group):
+        for fault in _leaves(faults):
             sys.stderr.write(f"muse: {escape(str(fault))}\n")
     finally:
         binding.close()
     return status
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
+def _leaves(group: BaseExceptionGroup[EnvironmentFault]) -> list[EnvironmentFault]:
+    found: list[EnvironmentFault] = []
     for fault in group.exceptions:
         found += _leaves(fault) if isinstance(fault, BaseExceptionGroup) else [fault]
     return found
 
 
 async def _serve(settings: Settings, binding: Binding) -> None:
-    from actors.system import System, run_system
+    from actors.system import System, run_system  # noqa: PLC0415
 
     record = settings.home / SERVER_RECORD
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:

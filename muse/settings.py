@@ -16,15 +16,13 @@ PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
 EngineName = Literal["llamacpp", "scripted"]
 ENGINES: Final[tuple[EngineName, ...]] = ("llamacpp", "scripted")
 
-frozen = attrs.define(frozen=True, slots=True, kw_only=True)
-
 
 def muse_home() -> Path:
     """The folder of everything we write: `$MUSE_HOME`, else `.runtime` in the project."""
     return Path(os.environ.get("MUSE_HOME") or PROJECT_ROOT / ".runtime").resolve()
 
 
-@frozen
+@attrs.frozen(kw_only=True)
 class Limits:
     """Bounds of the server. Each protects memory or patience; none cuts anything silently."""
 
@@ -41,7 +39,7 @@ class Limits:
     retry_after_s: int = 5
 
 
-@frozen
+@attrs.frozen(kw_only=True)
 class Settings:
     """What `muse serve` was asked for. model None: the built-in one. context None: the model's own
     length, as far as the engine finds it sensible. port 0: any free port."""

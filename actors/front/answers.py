@@ -15,7 +15,7 @@ from muse.errors import ClientFault, MuseError
 Header = tuple[bytes, bytes]
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class Answer:
     """A whole HTTP answer. `headers` has lower-case names and always holds content-length."""
 

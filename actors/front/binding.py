@@ -35,7 +35,7 @@ PROBE_S: Final = 0.2
 ASK_S: Final = 1.0
 
 
-@attrs.define(frozen=True, slots=True, kw_only=True)
+@attrs.frozen(kw_only=True)
 class Binding:
     """Listening sockets and how to reach them. Whoever gets it closes the sockets (`serve` does)."""
 
@@ -52,7 +52,7 @@ class Binding:
             sock.close()
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class RunningInstance:
     """A server of ours that answers. The fields of server.json that others need."""
 

@@ -15,7 +15,7 @@ from muse.errors import JsonScalar
 from muse.settings import Settings
 
 
-@attrs.define(frozen=True, slots=True, kw_only=True)
+@attrs.frozen(kw_only=True)
 class FrontContext:
     """started_at: unix seconds. instance_id: random, new with each start."""
 

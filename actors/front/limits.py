@@ -12,7 +12,7 @@ KIB = 1024
 MIB = 1024 * KIB
 
 
-@attrs.define(frozen=True, slots=True, kw_only=True)
+@attrs.frozen(kw_only=True)
 class FrontLimits:
     """Limits of the front, with the values the product uses as defaults."""
 

@@ -19,7 +19,7 @@ LISTENING: Final = "0A"
 """State column of /proc/net/tcp (kernel: include/net/tcp_states.h)."""
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class PortOwner:
     """A listening process."""
 

@@ -35,7 +35,7 @@ def chat_routes(context: FrontContext) -> Blueprint:
         body = await read_json(request)
         chat = parse_chat_request(body, context.defaults)
         _check_model(context, chat)
-        reply = await context.sessions.ask(lambda port: StartTurn(request=chat, port=port))
+        reply = await context.sessions.ask(StartTurn(request=chat))
         if chat.stream:
             return await _start_stream(context, chat, reply)
         return await _whole(context, reply)

@@ -77,9 +77,7 @@ def state_routes(context: FrontContext) -> Blueprint:
         if board.value.worker.state in ("failed", "stopped"):
             raise Unavailable("model_unavailable", "The model is not running, so there is nothing to cancel.")
         done = await context.sessions.ask(
-            lambda port: CancelTurn(
-                reply_id=target.get("reply_id"), session_id=target.get("session_id"), port=port
-            )
+            CancelTurn(reply_id=target.get("reply_id"), session_id=target.get("session_id"))
         )
         return {"cancelled": done}
 

@@ -52,7 +52,7 @@ class Addressed(Protocol):
     def host_names(self) -> tuple[str, ...]: ...
 
 
-@attrs.define(frozen=True, slots=True, kw_only=True)
+@attrs.frozen(kw_only=True)
 class SecurityPolicy:
     """Who may ask.
 
@@ -84,7 +84,7 @@ class SecurityPolicy:
         )
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class RequestHead:
     """Method, raw path (no query) and headers as received; header names are lower-case (h11 sees to that)."""
 

@@ -36,7 +36,7 @@ CONTENT_TYPES: Final[Mapping[str, bytes]] = MappingProxyType(
 HIDDEN_FOLDERS: Final = frozenset({"node_modules", "__pycache__"})
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class StaticFile:
     """One file of the page, ready to send."""
 
@@ -54,7 +54,7 @@ class StaticFile:
         return Answer(200, headers, self.body)
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class StaticFiles:
     """Path (`/app.js`) to file; `/` is index.html. Immutable."""
 

@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import attrs
 
-from actors.kernel import ReplyPort
+from actors.kernel import Question
 from actors.reply import Reply
 from muse.api.chat_request import ChatRequest
 
-message = attrs.define(frozen=True, slots=True, kw_only=True)
 
-
-@message
-class StartTurn:
+@attrs.frozen(kw_only=True)
+class StartTurn(Question[Reply]):
     """Front -> manager: answer this request. Answered at once with the Reply to read from (its Turn may
     still wait in the queue), or fails with 429 when the queue is full. Whoever drops the Reply before
     its outcome calls `reply.abandon()`."""
 
     request: ChatRequest
-    port: ReplyPort[Reply]
 
 
-@message
-class CancelTurn:
+@attrs.frozen(kw_only=True)
+class CancelTurn(Question[bool]):
     """Front -> manager: end one turn, by reply id, or the turn of a session that runs on arrival. The
     answer says whether there was one; a finished reply is never touched, so a late cancel by reply id
     cannot hit a later turn."""
 
     reply_id: str | None = None
     session_id: str | None = None
-    port: ReplyPort[bool]
 
 
 SessionMessage = StartTurn | CancelTurn

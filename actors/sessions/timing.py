@@ -34,8 +34,8 @@ def metrics_of(
     return MuseMetrics(
         prompt_tokens=known.prompt_tokens if known is not None else 0,
         completion_tokens=done.completion_tokens if done is not None else 0,
-        reused_prompt_tokens=known.reused_prompt_tokens if known is not None else None,
-        prefilled_prompt_tokens=done.prefilled_prompt_tokens if done is not None else None,
+        reused_prompt_tokens=known.reused_prompt_tokens if known is not None else 0,
+        prefilled_prompt_tokens=done.prefilled_prompt_tokens if done is not None else 0,
         session_reset_reason=known.session_reset_reason if known is not None else None,
         prefill_ms=done.prefill_ms if done is not None else None,
         prefill_tokens_per_second=done.prefill_tokens_per_second if done is not None else None,

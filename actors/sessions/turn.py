@@ -17,6 +17,7 @@ from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
 from actors.sessions.timing import TurnTimes, metrics_of
 from actors.state_board import ANSWERING, StateBoard
+from actors.supervisor.faults import fault_of
 from actors.supervisor.messages import (
     CancelGeneration,
     CountTokens,
@@ -111,9 +112,7 @@ class Turn:
         """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
         model = await self._wait_model()
         segments = await self._transcripts.ask(
-            lambda port: BuildPrompt(
-                session_id=self.request.session_id, messages=self.request.messages, model=model, port=port
-            )
+            BuildPrompt(session_id=self.request.session_id, messages=self.request.messages, model=model)
         )
         if not self._admitted.is_set():
             # It has to queue: a prompt that can never fit is refused now, not after the wait.
@@ -144,7 +143,7 @@ class Turn:
             await self._board.wait_newer(version)
 
     async def _check_room(self, segments: tuple[protocol.Segment, ...], model: protocol.Ready) -> None:
-        counted = await self._supervisor.ask(lambda port: CountTokens(segments=segments, port=port))
+        counted = await self._supervisor.ask(CountTokens(segments=segments))
         tokens = counted.prompt_tokens
         if tokens is not None and tokens >= model.context_length:
             raise ClientFault(
@@ -184,8 +183,6 @@ class Turn:
                 self._done = event
                 self._news.notify()
             case protocol.Error():
-                from actors.supervisor.run_table import fault_of
-
                 self._fault = fault_of(event)
                 self._news.notify()
 

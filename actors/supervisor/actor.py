@@ -21,7 +21,7 @@ import trio
 from actors.kernel import ReplyPort
 from actors.state_board import ANSWERING, StateBoard
 from actors.supervisor.launch import WorkerCommand
-from actors.supervisor.link import Death, WorkerLink
+from actors.supervisor.link import Death
 from actors.supervisor.messages import (
     CancelGeneration,
     CloseSession,
@@ -146,9 +146,7 @@ class WorkerSupervisor:
             death, hopeless, had_token = await self._one_worker()
             if self._stopping:
                 return
-            decision = self._policy.on_death(
-                self._clock(), had_token=had_token, reason=death.words, hopeless=hopeless
-            )
+            decision = self._policy.on_death(self._clock(), had_token=had_token, reason=death.words, hopeless=hopeless)
             log.warning("worker-died reason=%r had_token=%s decision=%r", death.words, had_token, decision)
             if isinstance(decision, GiveUp):
                 self._board.change_worker(state="failed", reason=decision.reason, stage=None, fraction=None)

@@ -12,6 +12,7 @@ from actors.supervisor.left_over import LeftOver
 from actors.supervisor.link import WorkerLink
 from muse.settings import PROJECT_ROOT, Settings
 
+
 class WorkerCommand:
     """Starts workers of one kind. `extra_env` is for tests."""
 
@@ -41,7 +42,7 @@ class WorkerCommand:
         link = await WorkerLink.open(
             self.arguments(),
             env=env,
-            cwd=os.getcwd(),
+            cwd=str(PROJECT_ROOT),
         )
         self._left_over.note(link.pid)
         return link

@@ -27,7 +27,7 @@ def _identity(pid: int) -> tuple[str, str] | None:
     try:
         # Field 22 of stat is the start time in clock ticks; the name before it may hold spaces.
         fields = (proc / "stat").read_text().rpartition(")")[2].split()
-        return fields[19], os.readlink(proc / "exe")
+        return fields[19], str((proc / "exe").readlink())
     except (OSError, IndexError):
         if proc.parent.is_dir() and (proc.parent / "self").exists():
             return None

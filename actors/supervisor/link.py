@@ -16,6 +16,7 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import attrs
@@ -36,7 +37,7 @@ WRITE_QUEUE: Final = 1024
 STDERR_LINE_BYTES: Final = 4000
 
 
-@attrs.define(frozen=True, slots=True, kw_only=True)
+@attrs.frozen(kw_only=True)
 class Death:
     """How a worker ended. returncode as in subprocess (negative: signal). fault: what we saw wrong
     before, in words, or None. stderr_tail: its last lines, newest last."""
@@ -119,10 +120,8 @@ class WorkerLink:
         if fault is not None and self._fault is None:
             self._fault = fault
         self._killed = True
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     async def run(self, on_line: Callable[[bytes], None]) -> Death:
         """Serve the pipes until the worker is dead; give each stdout line to `on_line` (must not
@@ -144,8 +143,10 @@ class WorkerLink:
         finally:
             self.kill()
             with trio.CancelScope(shield=True):
-                returncode = await self._process.wait()
+                await self._process.wait()
             self._close_pipes()
+        returncode = self._process.returncode
+        assert returncode is not None
         return Death(returncode=returncode, fault=self._fault, stderr_tail=tuple(self._stderr))
 
     def _close_pipes(self) -> None:

@@ -6,11 +6,9 @@ from typing import Protocol
 
 import attrs
 
-from actors.kernel import ReplyPort
+from actors.kernel import Question
 from muse.errors import MuseError
 from muse.protocol import Accepted, Done, Error, Generate, Progress, Result, Segment, Tokens
-
-message = attrs.define(frozen=True, slots=True, kw_only=True)
 
 RequestEvent = Accepted | Progress | Tokens | Done | Error
 
@@ -28,7 +26,7 @@ class Sink(Protocol):
         ...
 
 
-@message
+@attrs.frozen(kw_only=True)
 class StartGeneration:
     """Turn -> supervisor: send `command` to the worker and its events to `sink`. The sink hears
     `on_lost` at once when no worker answers."""
@@ -37,35 +35,31 @@ class StartGeneration:
     sink: Sink
 
 
-@message
+@attrs.frozen(kw_only=True)
 class CancelGeneration:
     """Turn -> supervisor: end a generation. It still ends with its own `Done`. Unknown ids are fine."""
 
     request_id: str
 
 
-@message
-class CountTokens:
+@attrs.frozen(kw_only=True)
+class CountTokens(Question[Result]):
     """Turn -> supervisor: how long is this prompt? Answer: the worker's Result, with prompt_tokens and
     room. Fails with a MuseError when no worker answers."""
 
     segments: tuple[Segment, ...]
-    port: ReplyPort[Result]
 
 
-@message
-class CloseSession:
+@attrs.frozen(kw_only=True)
+class CloseSession(Question[Result]):
     """Session manager -> supervisor: forget what the worker holds of a session. Idempotent."""
 
     session_id: str
-    port: ReplyPort[Result]
 
 
-@message
-class RestartWorker:
+@attrs.frozen(kw_only=True)
+class RestartWorker(Question[None]):
     """Front -> supervisor: try again from `failed` (or restart a running worker). Answered at once."""
-
-    port: ReplyPort[None]
 
 
 SupervisorMessage = StartGeneration | CancelGeneration | CountTokens | CloseSession | RestartWorker

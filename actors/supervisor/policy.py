@@ -18,14 +18,14 @@ LOADS_IN_WINDOW: Final = 4
 """A slow loader must be able to use up its tries within the window."""
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class Restart:
     """Start another worker after a pause."""
 
     after_s: float
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class GiveUp:
     """Stay down until somebody asks for another try."""
 

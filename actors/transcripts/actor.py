@@ -76,7 +76,7 @@ class TranscriptStore:
     def _session(self, session_id: str) -> _Session:
         session = self._sessions.get(session_id)
         if session is None:
-            session = self._sessions[session_id] = _Session(started=datetime.now())
+            session = self._sessions[session_id] = _Session(started=datetime.now().astimezone())
             while len(self._sessions) > MAX_SESSIONS:
                 forgotten, _ = self._sessions.popitem(last=False)
                 log.info("session-forgotten id=%r", forgotten[:40])
@@ -92,7 +92,7 @@ class TranscriptStore:
         turns.append(RecordedTurn(content=message.content, ids=message.ids))
 
     async def _build(self, message: BuildPrompt) -> None:
-        now = datetime.now() if message.session_id is None else self._session(message.session_id).started
+        now = datetime.now().astimezone() if message.session_id is None else self._session(message.session_id).started
         model = message.model
         try:
             template = _template(model.chat_template, model.bos_token, model.eos_token, model.special_tokens)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from actors.kernel import ReplyPort
-from muse.api.chat_request import Message
+from actors.kernel import Question
+from muse.api.message import Message
 from muse.protocol import Ready, Segment
 
-message = attrs.define(frozen=True, slots=True, kw_only=True)
 
-
-@message
-class BuildPrompt:
+@attrs.frozen(kw_only=True)
+class BuildPrompt(Question[tuple[Segment, ...]]):
     """Turn -> store: the prompt of a conversation for this model, as segments: scaffold with control
     tokens, everything a client wrote without. Fails with a ClientFault when the template refuses the
     conversation or would drop a message."""
@@ -20,10 +18,9 @@ class BuildPrompt:
     session_id: str | None
     messages: tuple[Message, ...]
     model: Ready
-    port: ReplyPort[tuple[Segment, ...]]
 
 
-@message
+@attrs.frozen(kw_only=True)
 class RecordTurn:
     """Turn -> store: a named session's turn is over. ids: exactly what was generated, or None when any
     id is unknown; `turn` is the ordinal of the assistant message it will be in the next request."""
@@ -34,7 +31,7 @@ class RecordTurn:
     ids: tuple[int, ...] | None
 
 
-@message
+@attrs.frozen(kw_only=True)
 class RecordedTurn:
     """One assistant turn as the store keeps it."""
 
@@ -42,12 +39,11 @@ class RecordedTurn:
     ids: tuple[int, ...] | None
 
 
-@message
-class ShowTranscript:
+@attrs.frozen(kw_only=True)
+class ShowTranscript(Question[tuple[RecordedTurn, ...]]):
     """Anyone -> store: the recorded turns of a session, oldest first; empty if unknown."""
 
     session_id: str
-    port: ReplyPort[tuple[RecordedTurn, ...]]
 
 
 TranscriptMessage = BuildPrompt | RecordTurn | ShowTranscript

@@ -4,7 +4,7 @@ measured, and the same code for both sides of a comparison."""
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final
@@ -68,7 +68,7 @@ class Connection:
         return response.status_code, b"".join(parts)
 
     @asynccontextmanager
-    async def stream(self, path: str, body: Any) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(self, path: str, body: Any) -> AsyncGenerator[AsyncIterator[bytes]]:
         """POST and read the answer's `data:` lines as they come. The connection is used up after it."""
         response = await self._send("POST", path, json.dumps(body).encode())
         if response.status_code != 200:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +22,7 @@ from muse.settings import PROJECT_ROOT
 START_S: Final = 120.0
 
 
-@attrs.define(frozen=True, slots=True, kw_only=True)
+@attrs.frozen(kw_only=True)
 class BenchServer:
     """port: of the HTTP front. home: its folder. pid: of the main process."""
 
@@ -45,7 +45,7 @@ class BenchServer:
 
 
 @asynccontextmanager
-async def bench_server(arguments: Sequence[str]) -> AsyncIterator[BenchServer]:
+async def bench_server(arguments: Sequence[str]) -> AsyncGenerator[BenchServer]:
     """Start a server, give it ready, stop it."""
     with tempfile.TemporaryDirectory(prefix="muse-bench-") as folder:
         home = Path(folder)

@@ -14,10 +14,11 @@ from muse.bench.table import percentile, table
 
 PATHS = ("/health", "/", "/app.js", "/api/runtime")
 BUDGET_P99_MS = 20.0
+WARM_UP_CHUNKS = 50
 PROMPT = "Write a long story about a lighthouse keeper and the sea."
 
 
-async def _generate(server: BenchServer, counts: list[int]) -> None:
+async def _generate(server: BenchServer, counts: list[int], decoding: trio.Event) -> None:
     body = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 256, "stream": True}
     while True:
         async with (
@@ -26,17 +27,19 @@ async def _generate(server: BenchServer, counts: list[int]) -> None:
         ):
             async for line in lines:
                 counts[0] += line.startswith(b"{")
+                if counts[0] == WARM_UP_CHUNKS:
+                    decoding.set()
 
 
 async def measure_ui(server: BenchServer, *, clients: int, requests: int) -> tuple[str, bool]:
     """The table, and whether the budget holds."""
     samples: dict[str, list[float]] = {path: [] for path in PATHS}
     chunks = [0]
+    decoding = trio.Event()
     async with trio.open_nursery() as nursery:
         for _ in range(clients):
-            nursery.start_soon(_generate, server, chunks)
-        while chunks[0] < 50:  # all slots are decoding
-            await trio.sleep(0.05)
+            nursery.start_soon(_generate, server, chunks, decoding)
+        await decoding.wait()
         started, before = trio.current_time(), chunks[0]
         async with Connection(port=server.port) as connection:
             for _ in range(requests):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import attrs
 import pytest
 import trio
 
-from actors.kernel import Address, open_mailbox
+from actors.kernel import Address, Mailbox
 from actors.sessions.actor import SessionManager
 from actors.sessions.messages import SessionMessage
 from actors.state_board import StateBoard
@@ -48,16 +48,20 @@ class Core:
 
 
 @asynccontextmanager
-async def running_core(settings: Settings) -> AsyncIterator[Core]:
+async def running_core(settings: Settings) -> AsyncGenerator[Core]:
     """Start the actors in the system's order and stop them in reverse."""
     board = StateBoard()
-    supervisor, supervisor_inbox = open_mailbox("supervisor", SupervisorMessage)
-    transcripts, transcripts_inbox = open_mailbox("transcript store", TranscriptMessage)
-    sessions, sessions_inbox = open_mailbox("session manager", SessionMessage)
-    keeper = WorkerSupervisor(inbox=supervisor_inbox, board=board, command=WorkerCommand(settings))
-    store = TranscriptStore(inbox=transcripts_inbox)
+    supervisor = Mailbox[SupervisorMessage]("supervisor")
+    transcripts = Mailbox[TranscriptMessage]("transcript store")
+    sessions = Mailbox[SessionMessage]("session manager")
+    keeper = WorkerSupervisor(inbox=supervisor.inbox, board=board, command=WorkerCommand(settings))
+    store = TranscriptStore(inbox=transcripts.inbox)
     manager = SessionManager(
-        inbox=sessions_inbox, board=board, supervisor=supervisor, transcripts=transcripts, limits=settings.limits
+        inbox=sessions.inbox,
+        board=board,
+        supervisor=supervisor.address,
+        transcripts=transcripts.address,
+        limits=settings.limits,
     )
     with trio.fail_after(HANG_GUARD_S):
         async with trio.open_nursery() as nursery:
@@ -66,11 +70,15 @@ async def running_core(settings: Settings) -> AsyncIterator[Core]:
             async with trio.open_nursery() as inner:
                 await inner.start(manager.run)
                 yield Core(
-                    board=board, supervisor=supervisor, sessions=sessions, transcripts=transcripts, settings=settings
+                    board=board,
+                    supervisor=supervisor.address,
+                    sessions=sessions.address,
+                    transcripts=transcripts.address,
+                    settings=settings,
                 )
-                sessions.close()
-            supervisor.close()
-            transcripts.close()
+                sessions.address.close()
+            supervisor.address.close()
+            transcripts.address.close()
 
 
 @pytest.fixture
@@ -80,8 +88,6 @@ def core(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Core]]:
     def start(script: dict[str, Any], limits: Limits | None = None) -> AbstractAsyncContextManager[Core]:
         path = tmp_path / "script.json"
         path.write_text(json.dumps(script))
-        return running_core(
-            Settings(engine="scripted", model=path, home=tmp_path / "home", limits=limits or Limits())
-        )
+        return running_core(Settings(engine="scripted", model=path, home=tmp_path / "home", limits=limits or Limits()))
 
     return start

@@ -7,19 +7,19 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.kernel import ReplyPort, Signal, open_mailbox
+from actors.kernel import Mailbox, Question, Signal
 from muse.errors import ClientFault, Unavailable
 
 
-@attrs.frozen
-class Double:
+@attrs.frozen(kw_only=True)
+class Double(Question[int]):
     number: int
-    port: ReplyPort[int]
 
 
 async def test_ask_returns_what_the_actor_answers() -> None:
     """The answer comes back through the port of the message."""
-    address, inbox = open_mailbox("doubler", Double)
+    mailbox = Mailbox[Double]("doubler")
+    address, inbox = mailbox.address, mailbox.inbox
 
     async def actor() -> None:
         async for message in inbox:
@@ -27,13 +27,14 @@ async def test_ask_returns_what_the_actor_answers() -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor)
-        assert await address.ask(lambda port: Double(21, port)) == 42
+        assert await address.ask(Double(number=21)) == 42
         address.close()
 
 
 async def test_a_fault_is_raised_at_the_asker() -> None:
     """fail() raises exactly that error on the other side."""
-    address, inbox = open_mailbox("doubler", Double)
+    mailbox = Mailbox[Double]("doubler")
+    address, inbox = mailbox.address, mailbox.inbox
     fault = ClientFault("odd", "Odd.")
 
     async def actor() -> None:
@@ -42,32 +43,34 @@ async def test_a_fault_is_raised_at_the_asker() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(actor)
         with pytest.raises(ClientFault) as caught:
-            await address.ask(lambda port: Double(1, port))
+            await address.ask(Double(number=1))
         assert caught.value is fault
 
 
 async def test_an_actor_that_ends_without_answering_is_no_hang() -> None:
     """The asker hears `stopping`, both for a queued and for a later question."""
-    address, inbox = open_mailbox("doubler", Double)
+    mailbox = Mailbox[Double]("doubler")
+    address, inbox = mailbox.address, mailbox.inbox
 
     async def ask() -> None:
         with pytest.raises(Unavailable):
-            await address.ask(lambda port: Double(1, port))
+            await address.ask(Double(number=1))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(ask)
         await trio.testing.wait_all_tasks_blocked()
         message = await inbox.receive()
         inbox.close()
-        message.port._send.close()  # what garbage collection of a dropped message does not promise to do at once
+        message.port.drop()
         nursery.start_soon(ask)
 
 
 async def test_a_cancelled_asker_closes_the_port(autojump_clock: MockClock) -> None:
     """The actor can see that nobody waits, and answering anyway does no harm."""
-    address, inbox = open_mailbox("doubler", Double)
+    mailbox = Mailbox[Double]("doubler")
+    address, inbox = mailbox.address, mailbox.inbox
     with trio.move_on_after(1):
-        await address.ask(lambda port: Double(1, port))
+        await address.ask(Double(number=1))
     message = await inbox.receive()
     assert message.port.closed
     message.port.answer(2)
@@ -75,9 +78,9 @@ async def test_a_cancelled_asker_closes_the_port(autojump_clock: MockClock) -> N
 
 async def test_a_full_inbox_refuses_tell_nowait() -> None:
     """Bounded: the sender hears it, nothing is dropped."""
-    address, inbox = open_mailbox("doubler", Double, size=1)
-    send, _receive = trio.open_memory_channel[object](1)
-    message = Double(1, ReplyPort(send))
+    mailbox = Mailbox[Double]("doubler", size=1)
+    address, inbox = mailbox.address, mailbox.inbox
+    message = Double(number=1)
     address.tell_nowait(message)
     with pytest.raises(Unavailable) as caught:
         address.tell_nowait(message)

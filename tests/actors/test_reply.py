@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from actors.reply import BLOCK_CHARS, Channel, Failed, Reply, Sign
 from muse.errors import InternalFault
 
-PIECES = st.lists(
-    st.tuples(st.sampled_from(["answer", "reasoning"]), st.text(max_size=30) | st.just("x" * 5000)), max_size=20
-)
+CHANNELS: list[Channel] = ["answer", "reasoning"]
+PIECES = st.lists(st.tuples(st.sampled_from(CHANNELS), st.text(max_size=30) | st.just("x" * 5000)), max_size=20)
 
 
 @given(PIECES, st.data())
@@ -26,7 +25,7 @@ def test_reading_from_any_position_gives_the_rest(pieces: list[tuple[Channel, st
     marked = [(channel, char) for channel, text in pieces for char in text]
     assert reply.end == len(marked)
     position = after = data.draw(st.integers(0, reply.end))
-    seen: list[tuple[Channel, str]] = []
+    seen: list[tuple[str, str]] = []
     while pieces_read := reply.read(position):
         for piece in pieces_read:
             seen += [(piece.channel, char) for char in piece.text]

@@ -27,7 +27,7 @@ def chat(text: str, **fields: Any) -> ChatRequest:
 
 
 async def start(core: Core, request: ChatRequest) -> Reply:
-    return await core.sessions.ask(lambda port: StartTurn(request=request, port=port))
+    return await core.sessions.ask(StartTurn(request=request))
 
 
 async def finished(reply: Reply) -> Finished:
@@ -112,21 +112,21 @@ async def test_cancel_in_decode_keeps_what_was_said(core: CoreFactory, by: str) 
         if by == "abandon":
             reply.abandon()
         else:
-            name = {"reply_id": reply.id} if by == "reply" else {"session_id": "s1"}
-            assert await running.sessions.ask(lambda port: CancelTurn(**name, port=port))
+            target = CancelTurn(reply_id=reply.id) if by == "reply" else CancelTurn(session_id="s1")
+            assert await running.sessions.ask(target)
         outcome = await finished(reply)
         assert outcome.finish_reason == "cancelled"
         assert outcome.metrics.cancelled is True
         assert reply.text("answer").startswith("word ")
         await running.wait_worker("ready")
-        assert not await running.sessions.ask(lambda port: CancelTurn(reply_id=reply.id, port=port))
+        assert not await running.sessions.ask(CancelTurn(reply_id=reply.id))
 
 
 async def test_cancel_while_the_model_loads(core: CoreFactory) -> None:
     """The reply ends at once, long before the model is there."""
     async with core({**SCRIPT, "load_ms": 20000}) as running:
         reply = await start(running, chat("hi"))
-        assert await running.sessions.ask(lambda port: CancelTurn(reply_id=reply.id, port=port))
+        assert await running.sessions.ask(CancelTurn(reply_id=reply.id))
         assert (await finished(reply)).finish_reason == "cancelled"
         assert running.board.value.worker.state != "ready"
         await running.wait_idle()
@@ -197,7 +197,7 @@ async def test_a_whole_turn_of_a_session_is_recorded_with_its_ids(core: CoreFact
 
 
 async def transcript(core: Core, session_id: str) -> tuple[RecordedTurn, ...]:
-    return await core.transcripts.ask(lambda port: ShowTranscript(session_id=session_id, port=port))
+    return await core.transcripts.ask(ShowTranscript(session_id=session_id))
 
 
 async def test_shutdown_gives_every_reply_an_outcome(core: CoreFactory) -> None:

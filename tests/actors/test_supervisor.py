@@ -104,7 +104,7 @@ async def test_without_a_worker_a_request_is_refused_at_once(core: CoreFactory) 
         await listener.over.wait()
         assert isinstance(listener.fault, Unavailable)
         with pytest.raises(Unavailable) as caught:
-            await running.supervisor.ask(lambda port: CountTokens(segments=(), port=port))
+            await running.supervisor.ask(CountTokens(segments=()))
         assert caught.value.status == 503
 
 
@@ -134,7 +134,7 @@ async def test_a_load_that_cannot_work_fails_with_the_reason(core: CoreFactory, 
         assert worker.epoch == 1
         assert worker.reason
         (tmp_path / "script.json").write_text('{"answers": []}')
-        await running.supervisor.ask(lambda port: RestartWorker(port=port))
+        await running.supervisor.ask(RestartWorker())
         await running.wait_worker("ready")
         assert running.board.value.worker.reason is None
 

@@ -100,6 +100,8 @@ class SessionManager:
             if turn.reply.outcome is None:
                 turn.reply.finish(Failed(fault=InternalFault("internal_error", "The answer failed inside the server.")))
         finally:
+            if turn.reply.outcome is None:
+                turn.reply.finish(Failed(fault=Unavailable("stopping", "The server is shutting down.")))
             if turn in self._running:
                 self._running.remove(turn)
             if turn in self._queue:

@@ -27,13 +27,23 @@ def metrics_of(
     accepted: protocol.Accepted | None,
     done: protocol.Done | None,
     finish_reason: protocol.FinishReason,
+    *,
+    generated_tokens: int,
+    resumes: int,
 ) -> MuseMetrics:
-    """The receipt of one turn. Without `done` (cancelled before the worker had it) the engine's figures
-    are null, and the counts are what is known: none were generated."""
-    known = done or accepted
+    """The receipt of one turn.
+
+    `accepted` is that of the first attempt: its prompt is the client's. `done` is that of the last: the
+    engine's times and rates are of the attempt that ended the answer. Without `done` (cancelled before
+    the worker had it, or lost with nothing left to do) the engine's figures are null.
+    """
+    known = accepted or done
+    completion_tokens = generated_tokens
+    if done is not None and not resumes:
+        completion_tokens = done.completion_tokens
     return MuseMetrics(
         prompt_tokens=known.prompt_tokens if known is not None else 0,
-        completion_tokens=done.completion_tokens if done is not None else 0,
+        completion_tokens=completion_tokens,
         reused_prompt_tokens=known.reused_prompt_tokens if known is not None else 0,
         prefilled_prompt_tokens=done.prefilled_prompt_tokens if done is not None else 0,
         session_reset_reason=known.session_reset_reason if known is not None else None,
@@ -47,7 +57,7 @@ def metrics_of(
         vision_encoder_ms=done.vision_encoder_ms if done is not None else None,
         draft_proposed=done.draft.proposed if done is not None and done.draft is not None else None,
         draft_accepted=done.draft.accepted if done is not None and done.draft is not None else None,
-        resumed=False,
+        resumed=resumes,
         cancelled=finish_reason == "cancelled",
         finish_reason=finish_reason,
     )

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from bootstrap import checks, doctor, launch
+from bootstrap import launch
 from bootstrap.console import Console, plain
 from bootstrap.faults import SetupFault, StageFailed, Stopped, UsageFault
 from bootstrap.layout import Layout, layout_from
@@ -73,6 +73,8 @@ def _dispatch(arguments: list[str], layout: Layout, console: Console) -> int:
         return _setup(arguments, layout, console)
     if command == "doctor":
         _refuse(arguments)
+        from bootstrap import doctor  # noqa: PLC0415 - `run` should not pay for it at every start
+
         return doctor.report(layout, console)
     raise UsageFault(f"There is no command {command!r}.\n\n{USAGE.rstrip()}")
 
@@ -89,6 +91,8 @@ def _run(arguments: list[str], layout: Layout, console: Console) -> int:
 
 
 def _test(arguments: list[str], layout: Layout, console: Console) -> int:
+    from bootstrap import checks  # noqa: PLC0415 - `run` should not pay for it at every start
+
     options = checks.parse(arguments)
     set_up(layout, stages_for_test(layout), purpose="test", console=console)
     return checks.run_checks(layout, options, console)

@@ -15,6 +15,7 @@ from typing import Callable, TextIO
 REWRITE_EVERY_S = 0.2
 # Often enough that nobody takes a quiet log for a hang, seldom enough to keep it readable.
 REPEAT_EVERY_S = 10.0
+LOG_WIDTH = 100
 
 
 class Console:
@@ -27,6 +28,7 @@ class Console:
         self._started = 0.0
         self._shown_at = 0.0
         self._is_open = False
+        self._is_gone = False
 
     def line(self, text: str = "") -> None:
         """Print a whole line, below whatever is on the screen."""
@@ -54,7 +56,7 @@ class Console:
         if self.is_live:
             self._rewrite(text)
         else:
-            self.line(text)
+            self.line(text[:LOG_WIDTH])
 
     def end(self, result: str) -> None:
         """Replace the running stage's line by its result; the time it took is added."""
@@ -89,13 +91,18 @@ class Console:
             self._write("\n")
 
     def _write(self, text: str) -> None:
+        if self._is_gone:
+            return
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (BrokenPipeError, ValueError):
-            # The reader is gone (`| head`). Python would complain once more at exit, so the stream is pointed away.
-            self._stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives as long as we do
-            sys.stdout = self._stream
+        except BrokenPipeError:
+            # The reader is gone (`| head`). What the stream still holds goes nowhere, else Python complains at exit.
+            self._is_gone = True
+            if self._stream is sys.stdout:
+                nowhere = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(nowhere, self._stream.fileno())
+                os.close(nowhere)
 
 
 def megabytes(size_bytes: int) -> str:

@@ -1,12 +1,12 @@
 """The virtual environment: made beside the old one, then put in its place.
 
 What is known about an environment lies inside it (`muse-set-up/`), so it lives and dies with it:
-`environment.json`   the environment itself was finished; which Python it was made from
-`NAME.begun`         an installation of the lock NAME was started
-`NAME.json`          the lock NAME was installed to the end
+`environment.json` says that the environment itself was finished and which Python it was made from, `NAME.json` that
+the lock NAME was installed to the end.
 
-`NAME.begun` without `NAME.json` marks an environment in which pip may have been killed half way. pip cannot repair
-that reliably (it trusts the traces of the half), so such an environment is made anew.
+pip may be killed half way. It cannot repair its own half (it trusts the folder of facts that it finds, whatever is
+missing beside it), so a lock is only ever installed where no other package is than those of the locks below it.
+Otherwise the environment is made anew.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from bootstrap.interpreters import Interpreter
 from bootstrap.stamps import fingerprint, read_stamp, write_stamp
 
 NOTES = "muse-set-up"
+# What venv and uv put into a new environment.
+SEEDS = frozenset({"pip", "setuptools", "wheel"})
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,16 @@ class Environment:
         found = interpreters.probe(str(self.python))
         return found is not None and list(found.version[:2]) == made.get("version")
 
+    @property
+    def made_from(self) -> str | None:
+        """Path of the Python that it was made from, when it was finished."""
+        return read_stamp(self.note("environment.json")).get("from")
+
+    def holds_only(self, *locks: Path) -> bool:
+        """Whether no package is installed but pip and those of the given locks."""
+        allowed = SEEDS.union(*(pip_tool.pins(lock) for lock in locks))
+        return allowed.issuperset(self.packages())
+
     def has(self, name: str, lock: Path) -> bool:
         """Whether the lock was installed to the end, as it is now, and no package of it was changed since."""
         if read_stamp(self.note(f"{name}.json")).get("lock") != fingerprint(lock):
@@ -70,28 +82,28 @@ class Environment:
             found[pip_tool.normal_name(name)] = version
         return found
 
-    def is_untouched_by(self, name: str) -> bool:
-        """Whether no installation of this lock was ever begun in it."""
-        return not self.note(f"{name}.begun").exists()
-
     def install(self, runner: Runner, name: str, lock: Path) -> None:
-        """Install a lock on top of what is there; only sound on an environment untouched by that name."""
-        write_stamp(self.note(f"{name}.begun"), {})
+        """Install a lock on top of what is there; only sound where `holds_only` the locks below it."""
         pip_tool.install(runner, self.python, lock)
         write_stamp(self.note(f"{name}.json"), {"lock": fingerprint(lock)})
 
 
 def create(runner: Runner, path: Path) -> Environment:
-    """A fresh environment with pip at `path` (whatever was there is gone); raises SetupFault."""
-    shutil.rmtree(path, ignore_errors=True)
+    """A fresh environment with pip at `path`; raises SetupFault.
+
+    One that an earlier set-up finished there, but had no packages for, is taken; anything else there is gone.
+    """
+    fresh = Environment(path)
     interpreter, refused = interpreters.find_interpreter(runner.layout.home)
     if interpreter is None:
         interpreter = uv_tool.fetch_python(runner, refused)
+    if fresh.is_sound() and fresh.holds_only() and fresh.made_from == interpreter.path:
+        return fresh
+    shutil.rmtree(path, ignore_errors=True)
     if interpreter.venv and (interpreter.ensurepip or interpreter.pip):
         _create_with_venv(runner, interpreter, path)
     else:
         uv_tool.make_environment(runner, interpreter, path)
-    fresh = Environment(path)
     stamp = {"identity": _identity(fresh.python), "version": list(interpreter.version[:2]), "from": interpreter.path}
     write_stamp(fresh.note("environment.json"), stamp)
     return fresh

@@ -73,9 +73,7 @@ def make_environment(runner: Runner, interpreter: Interpreter, target: Path) -> 
     finished = runner.run([uv, "venv", "--no-project", "--python", interpreter.path, str(target)])
     if finished.code == 0:
         lock = runner.layout.lock_files / "pip.txt"
-        finished = runner.run(
-            [uv, "pip", "install", "--python", str(target / "bin" / "python"), *LOCKED, str(lock)]
-        )
+        finished = runner.run([uv, "pip", "install", "--python", str(target / "bin" / "python"), *LOCKED, str(lock)])
     if finished.code != 0:
         raise pip_tool.in_words(finished, "uv")
 

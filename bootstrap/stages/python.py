@@ -55,7 +55,7 @@ class PythonPackages:
         self._check_locks()
         there = Environment(self._layout.venv)
         before = folder_size(there.path)
-        if there.is_untouched_by(self._name):
+        if there.holds_only(*(self._lock(name) for name in BELOW[self._name])):
             there.install(runner, self._name, self._lock(self._name))
         else:
             # Outdated, changed or half installed. The old environment stays in use until the new one is complete.

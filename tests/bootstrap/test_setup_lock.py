@@ -1,0 +1,158 @@
+"""The set-up lock: notes of dead, reused and unknown owners never keep a set-up out, living owners do."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from bootstrap.console import Console
+from bootstrap.processes import end_group, identity_of, is_alive
+from bootstrap.setup_lock import SetupLock, living_owner
+from bootstrap.stop import StopRequest
+
+HANG_GUARD_S = 30
+
+
+class Screen(io.StringIO):
+    """A screen that others can wait on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said_something = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.said_something.set()
+        return super().write(text)
+
+
+def lock_at(path: Path, screen: Screen) -> SetupLock:
+    return SetupLock(path, purpose="test", console=Console(screen), stop=StopRequest())
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    """A process that leads a group of its own and sleeps."""
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
+
+
+def dead_pid() -> int:
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"pid": "x", "tool": 5}',
+        json.dumps({"pid": dead_pid(), "started": "1", "tool": {"pid": dead_pid(), "started": "1"}}).encode(),
+        json.dumps({"pid": os.getpid(), "started": "some other time", "tool": None}).encode(),
+    ],
+    ids=["empty", "half written", "no object", "wrong types", "dead owner", "reused pid"],
+)
+def test_stale_notes_keep_nobody_out(tmp_path: Path, note: bytes) -> None:
+    """The system frees the lock; whatever the file says about an owner that is no more is ignored."""
+    path = tmp_path / "setup.lock"
+    path.write_bytes(note)
+    screen = Screen()
+
+    with lock_at(path, screen):
+        assert living_owner(path).startswith(f"process {os.getpid()} ")
+
+    assert screen.getvalue() == ""
+    assert path.read_bytes() == b""
+
+
+def test_left_tool_of_a_dead_owner_is_ended(tmp_path: Path) -> None:
+    """A tool that outlived its set-up would go on writing; the next owner ends its group first."""
+    path = tmp_path / "setup.lock"
+    with sleeper() as tool:
+        note = {"pid": dead_pid(), "started": "1", "tool": {"pid": tool.pid, "started": identity_of(tool.pid)}}
+        path.write_text(json.dumps(note))
+        screen = Screen()
+
+        with lock_at(path, screen):
+            code = tool.wait(HANG_GUARD_S)
+
+    assert code == -15
+    assert f"Ending process {tool.pid}" in screen.getvalue()
+
+
+def test_reused_pid_of_a_tool_is_left_alone(tmp_path: Path) -> None:
+    """A stranger that got the pid of an old tool is not the tool."""
+    path = tmp_path / "setup.lock"
+    with sleeper() as stranger:
+        path.write_text(json.dumps({"pid": dead_pid(), "started": "1", "tool": {"pid": stranger.pid, "started": "1"}}))
+
+        with lock_at(path, Screen()):
+            alive = stranger.poll() is None
+        stranger.kill()
+
+    assert alive
+
+
+def test_living_owner_is_waited_for(tmp_path: Path) -> None:
+    """A second owner waits, says for whom, and gets the lock when the first lets go."""
+    path = tmp_path / "setup.lock"
+    screen = Screen()
+    got_it = threading.Event()
+
+    def second() -> None:
+        with lock_at(path, screen):
+            got_it.set()
+
+    with lock_at(path, Screen()):
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert screen.said_something.wait(HANG_GUARD_S)
+        assert not got_it.is_set()
+    thread.join(HANG_GUARD_S)
+
+    assert got_it.is_set()
+    assert f"Waiting: process {os.getpid()} (bootstrap test)" in screen.getvalue()
+
+
+def test_end_group_takes_the_whole_group() -> None:
+    """A leader that ignores SIGTERM and its child both go."""
+    script = (
+        "import signal, subprocess, sys\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+        "print(child.pid, flush=True)\n"
+        "child.wait()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as leader:
+        assert leader.stdout is not None
+        grandchild = int(leader.stdout.readline())
+        identity = identity_of(grandchild)
+
+        end_group(leader.pid, grace_s=0.1)
+        leader.wait(HANG_GUARD_S)
+
+    assert leader.returncode in (-9, 0)
+    assert not is_alive(grandchild, identity)
+
+
+def test_a_zombie_counts_as_gone() -> None:
+    """A process that ended but was not collected holds nothing any more."""
+    child = subprocess.Popen([sys.executable, "-c", "print(1)"], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.read()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+    gone = identity_of(child.pid) is None
+    child.wait()
+    child.stdout.close()
+
+    assert gone

@@ -14,46 +14,34 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import attrs
+
+class _Progress:
+    """How much of one stop string the text ends in (Knuth, Morris and Pratt)."""
+
+    def __init__(self, stop: str) -> None:
+        self.stop = stop
+        self.length = 0
+        """Length of the longest beginning of the stop string that the text ends in."""
+        self._shorter = _border_lengths(stop)
+
+    def step(self, char: str) -> None:
+        """Take the next character. Not called again once the stop string is complete."""
+        length = self.length
+        while length and self.stop[length] != char:
+            length = self._shorter[length - 1]
+        self.length = length + 1 if self.stop[length] == char else 0
 
 
-@attrs.define(slots=True)
-class _Node:
-    """State of the automaton: the text ends in this beginning of a stop string, and in no longer one."""
-
-    depth: int
-    next: dict[str, _Node] = attrs.Factory(dict)  # pyright: ignore[reportUnknownVariableType]
-    fallback: _Node | None = None
-    stop: str | None = None
-
-
-def _build(stops: Sequence[str]) -> _Node:
-    """Aho-Corasick: a trie in which each node knows its longest proper end that is a node too."""
-    root = _Node(depth=0)
-    for stop in stops:
-        node = root
-        for char in stop:
-            if char not in node.next:
-                node.next[char] = _Node(depth=node.depth + 1)
-            node = node.next[char]
-        node.stop = stop
-    layer = [root]
-    while layer:
-        for node in layer:
-            for char, child in node.next.items():
-                child.fallback = root if node is root else _step(node.fallback, char, root)
-                # A node's own stop string is longer, so it began earlier than one that it ends in.
-                child.stop = child.stop or child.fallback.stop
-        layer = [child for node in layer for child in node.next.values()]
-    return root
-
-
-def _step(node: _Node | None, char: str, root: _Node) -> _Node:
-    while node is not None:
-        if char in node.next:
-            return node.next[char]
-        node = node.fallback
-    return root
+def _border_lengths(stop: str) -> list[int]:
+    """For each beginning of the text: the length of its longest proper end that also begins the text."""
+    lengths = [0]
+    length = 0
+    for char in stop[1:]:
+        while length and stop[length] != char:
+            length = lengths[length - 1]
+        length = length + 1 if stop[length] == char else 0
+        lengths.append(length)
+    return lengths
 
 
 class StopMatcher:
@@ -63,11 +51,11 @@ class StopMatcher:
         """stops: none of them empty; no stop strings at all is fine."""
         self.matched: str | None = None
         """The stop string that ended the text."""
-        self._root = _build(stops)
-        self._node = self._root
-        self._held = ""
+        # Longest first: of those complete at one character, it began first.
+        self._watched = [_Progress(stop) for stop in sorted(stops, key=len, reverse=True)]
         # Most pieces hold no first character of any stop string: one scan in C settles them.
-        self._first = re.compile("[" + "".join(map(re.escape, self._root.next)) + "]") if stops else None
+        self._first = re.compile("[" + "".join({re.escape(stop[0]) for stop in stops}) + "]") if stops else None
+        self._held: str = ""
 
     def feed(self, text: str) -> tuple[str, bool]:
         """Take the next piece. Returns (what may be shown now, whether a stop string ended the text);
@@ -76,27 +64,30 @@ class StopMatcher:
             return "", True
         if self._first is None:
             return text, False
-        held = len(self._held)
+        position = len(self._held)
         text = self._held + text
-        node, position = self._node, held
+        begun = bool(self._held)
         while position < len(text):
-            if node is self._root:
+            if not begun:
                 found = self._first.search(text, position)
                 if found is None:
                     break
                 position = found.start()
-            node = _step(node, text[position], self._root)
+            char = text[position]
             position += 1
-            if node.stop is not None:
-                self.matched = node.stop
-                self._held = ""
-                return text[: position - len(node.stop)], True
-        self._node = node
-        shown = len(text) - node.depth
+            begun = False
+            for watched in self._watched:
+                watched.step(char)
+                if watched.length == len(watched.stop):
+                    self.matched = watched.stop
+                    self._held = ""
+                    return text[: position - watched.length], True
+                begun = begun or watched.length > 0
+        shown = len(text) - max(watched.length for watched in self._watched)
         self._held = text[shown:]
         return text[:shown], False
 
     def flush(self) -> str:
         """The model has ended: what was held back is text after all."""
-        held, self._held, self._node = self._held, "", self._root
+        held, self._held = self._held, ""
         return held

@@ -11,8 +11,8 @@ Neighbouring pieces of one kind are one segment: that is how the model's own tok
 of a client never joins scaffold, even where no control token is near; at that seam the tokens may differ
 from those of a plain rendering by a merge of two neighbours. That is the price of the rule.
 
-What a template leaves out is refused, never dropped: a message without a trace in the prompt, or a name
-that the template has no place for.
+What a template leaves out is refused, never dropped: a message without a trace in the prompt (but for one
+whose text the template itself cut away or reworded to the last letter), or a name that it has no place for.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from typing import Final
 
 import attrs
 from jinja2 import Template, TemplateError
+from jinja2.exceptions import SecurityError
 
 from muse.api.message import Message
 from muse.chat.marked_text import (
+    DATA,
     SCAFFOLD,
     UNKNOWN,
     MarkedText,
@@ -142,7 +144,18 @@ class ChatTemplate:
         rendered = self._render(messages, now, add_generation_prompt)
         self._check_unknown(rendered)
         pieces = list(_pieces(rendered))
-        _check_complete(messages, pieces)
+        _check_names(messages, pieces)
+        missing = _missing_messages(messages, pieces)
+        if missing:
+            # Templates cut thoughts out of old answers and reword settings in system messages by design, and
+            # nothing may be left. Whether this is such a case shows when the same places hold a plain word.
+            # What a user said must leave a trace in any case.
+            plain = [
+                attrs.evolve(message, content="text") if index in missing and message.role != "user" else message
+                for index, message in enumerate(messages)
+            ]
+            rendered_plain = self._render(plain, now, add_generation_prompt)
+            _refuse_missing(messages, _missing_messages(plain, _pieces(rendered_plain)))
         return tuple(_to_segments(pieces))
 
     def _render(self, messages: Sequence[Message], now: datetime, add_generation_prompt: bool) -> MarkedText:
@@ -166,6 +179,10 @@ class ChatTemplate:
             reason = str(fault) or type(fault).__name__
             raise EnvironmentFault(
                 "template_limit", f"The model's chat template went beyond its limits: {reason}."
+            ) from fault
+        except SecurityError as fault:
+            raise EnvironmentFault(
+                "template_unsupported", f"The model's chat template asks for what is not offered: {fault}."
             ) from fault
         except TemplateError as fault:
             raise _refused(str(fault.message or type(fault).__name__)) from fault
@@ -212,19 +229,31 @@ def _pieces(rendered: MarkedText) -> Iterator[_Piece]:
         position += length
 
 
-def _check_complete(messages: Sequence[Message], pieces: Sequence[_Piece]) -> None:
+def _missing_messages(messages: Sequence[Message], pieces: Iterable[_Piece]) -> frozenset[int]:
+    """Places of the messages that say something, but of which the prompt holds nothing."""
+    texts = list(pieces)
+    present = {piece.origin for piece in texts}
+    return frozenset(
+        index
+        for index, message in enumerate(messages)
+        if message.content.strip() and 2 * index not in present and not _is_elsewhere(message.content.strip(), texts)
+    )
+
+
+def _refuse_missing(messages: Sequence[Message], missing: frozenset[int]) -> None:
+    for index in sorted(missing)[:1]:
+        raise ClientFault(
+            "message_dropped",
+            f"The model's chat template leaves out 'messages[{index}]' (role {messages[index].role}) at this place "
+            "of the conversation.",
+            param=f"messages[{index}]",
+        )
+
+
+def _check_names(messages: Sequence[Message], pieces: Sequence[_Piece]) -> None:
     present = {piece.origin for piece in pieces}
-    elsewhere = [piece.text for piece in pieces if piece.origin < SCAFFOLD]
     for index, message in enumerate(messages):
-        content = message.content.strip()
-        if content and 2 * index not in present and not _is_within(content, elsewhere):
-            raise ClientFault(
-                "message_dropped",
-                f"The model's chat template leaves out 'messages[{index}]' (role {message.role}) at this place "
-                "of the conversation.",
-                param=f"messages[{index}]",
-            )
-        if message.name and 2 * index + 1 not in present and not _is_within(message.name, elsewhere):
+        if message.name and 2 * index + 1 not in present and not _is_elsewhere(message.name, pieces):
             raise ClientFault(
                 "unsupported_parameter",
                 f"The model's chat template has no place for 'messages[{index}].name'.",
@@ -232,9 +261,10 @@ def _check_complete(messages: Sequence[Message], pieces: Sequence[_Piece]) -> No
             )
 
 
-def _is_within(text: str, others: Iterable[str]) -> bool:
+def _is_elsewhere(text: str, pieces: Iterable[_Piece]) -> bool:
+    """Whether text that lost its origin on the way is in the prompt all the same."""
     as_json = json.dumps(text, ensure_ascii=False)[1:-1]
-    return any(text in other or as_json in other for other in others)
+    return any(text in piece.text or as_json in piece.text for piece in pieces if piece.origin in (UNKNOWN, DATA))
 
 
 def _to_segments(pieces: Iterable[_Piece]) -> Iterator[TextSegment]:

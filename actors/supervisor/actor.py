@@ -26,6 +26,7 @@ from actors.supervisor.messages import (
     CancelGeneration,
     CloseSession,
     CountTokens,
+    RequestEvent,
     RestartWorker,
     Sink,
     StartGeneration,
@@ -33,11 +34,15 @@ from actors.supervisor.messages import (
 )
 from actors.supervisor.policy import GiveUp, RestartPolicy
 from actors.supervisor.run_table import WorkerRun
+from actors.supervisor.watchdog import LIMITS_BY_ENGINE, HangLimits, Kill, SendPing, Terminate, Watchdog
 from muse import protocol
 from muse.errors import MuseError, Unavailable, WorkerFault
 
 log = logging.getLogger("muse.supervisor")
 
+WATCH_EVERY_S = 0.5
+PING = "ping-"
+"""Prefix of the ids of our own pings: their answers are lines like any other, and nothing more."""
 STOP_GRACE_S = 0.5
 """After stdin is closed, how long a worker may take to leave before its group is killed."""
 
@@ -52,11 +57,13 @@ class WorkerSupervisor:
         board: StateBoard,
         command: WorkerCommand,
         clock: Callable[[], float] = trio.current_time,
+        hang_limits: HangLimits | None = None,
     ) -> None:
         self._inbox = inbox
         self._board = board
         self._command = command
         self._clock = clock
+        self._hang_limits = hang_limits
         self._policy = RestartPolicy()
         self._run: WorkerRun | None = None
         self._restart_asked = trio.Event()
@@ -112,6 +119,7 @@ class WorkerSupervisor:
             sink.on_lost(self._no_worker())
             return
         run.sinks[command.request_id] = sink
+        run.watchdog.started(command.request_id, self._clock())
         run.link.send(protocol.encode_command(command))
         self._show_busy(run)
 
@@ -121,6 +129,7 @@ class WorkerSupervisor:
             self._next_id += 1
             cancel = protocol.Cancel(request_id=f"cancel-{self._next_id}", target_request_id=request_id)
             run.link.send(protocol.encode_command(cancel))
+            run.watchdog.cancelled(request_id, self._clock())
 
     def _question(self, port: ReplyPort[protocol.Result], make: Callable[[str], protocol.WorkerCommand]) -> None:
         run = self._answering()
@@ -165,13 +174,18 @@ class WorkerSupervisor:
         except OSError as fault:
             words = f"The model process could not be started: {fault.strerror or fault}."
             return Death(returncode=-1, fault=words, stderr_tail=()), False, False
-        run = WorkerRun(link=link, started=self._clock())
+        now = self._clock()
+        watchdog = Watchdog(now, self._hang_limits or HangLimits(), self._policy.load_s)
+        run = WorkerRun(link=link, started=now, watchdog=watchdog)
         self._run = run
         if self._stopping:
             link.close_stdin()
         log.info("worker-started epoch=%d pid=%d", epoch, link.pid)
         try:
-            death = await link.run(lambda line: self._on_line(run, line))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch, run)
+                death = await link.run(lambda line: self._on_line(run, line))
+                nursery.cancel_scope.cancel()
         finally:
             self._run = None
             run.over.set()
@@ -189,6 +203,22 @@ class WorkerSupervisor:
         )
         return death, hopeless, run.had_token
 
+    async def _watch(self, run: WorkerRun) -> None:
+        while True:
+            await trio.sleep(WATCH_EVERY_S)
+            match run.watchdog.verdict(self._clock()):
+                case None:
+                    pass
+                case SendPing():
+                    self._next_id += 1
+                    run.link.send(protocol.encode_command(protocol.Ping(request_id=f"{PING}{self._next_id}")))
+                case Terminate(reason):
+                    log.warning("worker-terminated reason=%r", reason)
+                    run.link.terminate(reason)
+                case Kill(reason):
+                    log.warning("worker-hung reason=%r", reason)
+                    run.link.kill(reason)
+
     # ------------------------------------------------------------ lines from the worker
 
     def _on_line(self, run: WorkerRun, line: bytes) -> None:
@@ -200,17 +230,20 @@ class WorkerSupervisor:
             else:
                 log.warning("unknown-line %s", fault)
             return
+        run.watchdog.line(self._clock())
         match event:
             case protocol.Loading():
                 self._board.change_worker(state="loading", stage=event.stage, fraction=event.fraction)
             case protocol.Ready():
                 self._on_ready(run, event)
             case protocol.Result():
-                run.answer(event)
+                if not event.request_id.startswith(PING):
+                    run.answer(event)
             case protocol.Error(request_id=None):
                 log.error("worker-error code=%s fatal=%s message=%r", event.code, event.fatal, event.message)
                 self._on_fatal(run, event)
             case protocol.Accepted() | protocol.Progress() | protocol.Tokens() | protocol.Done() | protocol.Error():
+                self._note_progress(run, event)
                 run.deliver(event)
                 if isinstance(event, (protocol.Done, protocol.Error)):
                     self._show_busy(run)
@@ -228,10 +261,20 @@ class WorkerSupervisor:
             )
             return
         run.had_ready = True
+        run.watchdog.ready(self._hang_limits or LIMITS_BY_ENGINE.get(ready.engine, HangLimits()))
         self._policy.load_s = self._clock() - run.started
         self._board.change(model=ready)
         self._board.change_worker(state="ready", reason=None, stage=None, fraction=None)
         log.info("worker-ready model=%s load_s=%.2f", ready.model_id, self._policy.load_s)
+
+    def _note_progress(self, run: WorkerRun, event: RequestEvent) -> None:
+        if event.request_id is None:
+            return
+        if isinstance(event, (protocol.Done, protocol.Error)):
+            run.watchdog.ended(event.request_id)
+        else:
+            token = isinstance(event, protocol.Tokens)
+            run.watchdog.progressed(event.request_id, self._clock(), token=token)
 
     def _on_fatal(self, run: WorkerRun, error: protocol.Error) -> None:
         if error.fatal:

@@ -115,6 +115,12 @@ class WorkerLink:
         """Ask the worker to leave: its stdin ends after what is queued."""
         self._lines_in.close()
 
+    def terminate(self, fault: str) -> None:
+        """SIGTERM to the group; the guard ignores it, the worker may still say goodbye."""
+        self._fault = self._fault or fault
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGTERM)
+
     def kill(self, fault: str | None = None) -> None:
         """SIGKILL the whole group. `fault` says why, unless an earlier fault is known."""
         if fault is not None and self._fault is None:

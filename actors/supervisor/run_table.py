@@ -14,6 +14,7 @@ from actors.kernel import ReplyPort
 from actors.supervisor.faults import fault_of
 from actors.supervisor.link import WorkerLink
 from actors.supervisor.messages import RequestEvent, Sink
+from actors.supervisor.watchdog import Watchdog
 from muse import protocol
 from muse.errors import MuseError, WorkerFault
 
@@ -26,6 +27,7 @@ class WorkerRun:
 
     link: WorkerLink
     started: float
+    watchdog: Watchdog
     sinks: dict[str, Sink] = attrs.field(factory=dict[str, Sink])
     questions: dict[str, ReplyPort[protocol.Result]] = attrs.field(factory=dict[str, ReplyPort[protocol.Result]])
     had_ready: bool = False

@@ -19,6 +19,7 @@ from actors.state_board import StateBoard
 from actors.supervisor.actor import WorkerSupervisor
 from actors.supervisor.launch import WorkerCommand
 from actors.supervisor.messages import SupervisorMessage
+from actors.supervisor.watchdog import HangLimits
 from actors.transcripts.actor import TranscriptStore
 from actors.transcripts.messages import TranscriptMessage
 from muse.settings import Limits, Settings
@@ -48,13 +49,15 @@ class Core:
 
 
 @asynccontextmanager
-async def running_core(settings: Settings) -> AsyncGenerator[Core]:
+async def running_core(settings: Settings, hang_limits: HangLimits | None = None) -> AsyncGenerator[Core]:
     """Start the actors in the system's order and stop them in reverse."""
     board = StateBoard()
     supervisor = Mailbox[SupervisorMessage]("supervisor")
     transcripts = Mailbox[TranscriptMessage]("transcript store")
     sessions = Mailbox[SessionMessage]("session manager")
-    keeper = WorkerSupervisor(inbox=supervisor.inbox, board=board, command=WorkerCommand(settings))
+    keeper = WorkerSupervisor(
+        inbox=supervisor.inbox, board=board, command=WorkerCommand(settings), hang_limits=hang_limits
+    )
     store = TranscriptStore(inbox=transcripts.inbox)
     manager = SessionManager(
         inbox=sessions.inbox,
@@ -85,9 +88,12 @@ async def running_core(settings: Settings) -> AsyncGenerator[Core]:
 def core(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Core]]:
     """`async with core(script) as running:` starts everything over that script."""
 
-    def start(script: dict[str, Any], limits: Limits | None = None) -> AbstractAsyncContextManager[Core]:
+    def start(
+        script: dict[str, Any], *, limits: Limits | None = None, hang_limits: HangLimits | None = None
+    ) -> AbstractAsyncContextManager[Core]:
         path = tmp_path / "script.json"
         path.write_text(json.dumps(script))
-        return running_core(Settings(engine="scripted", model=path, home=tmp_path / "home", limits=limits or Limits()))
+        settings = Settings(engine="scripted", model=path, home=tmp_path / "home", limits=limits or Limits())
+        return running_core(settings, hang_limits)
 
     return start

@@ -1,0 +1,185 @@
+"""When is a worker hung? Judged by progress, never by a live pid. Pure: time comes in as a value.
+
+Two facts are watched. A *silent* worker sends no line at all: it is asked by a ping, which its protocol
+loop answers in every phase, and given up when that stays unanswered too. A *stuck* request makes no
+progress although the worker talks. Both limits depend on the phase, because a native call may hold
+the interpreter for its whole length; engines whose calls do so get limits of their own.
+
+A cancel that is not obeyed climbs the kill ladder: SIGTERM, then SIGKILL (design section 2). A worker
+whose single steps are known to be slow is given as many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import attrs
+
+Phase = Literal["load", "idle", "prefill", "decode"]
+
+
+@attrs.frozen(kw_only=True)
+class HangLimits:
+    """Seconds. silent_*: without any line in that phase. stuck_*: one request without progress.
+
+    load: a load prints a line at least every few seconds; 120 s or three good loads without one is a
+    hang. prefill and decode: far above any step seen (64 tokens of prefill take 0.2 s here, and about
+    1 s for a 30B model on a laptop).
+    """
+
+    load_s: float = 120.0
+    ping_after_s: float = 5.0
+    silent_idle_s: float = 15.0
+    silent_prefill_s: float = 60.0
+    silent_decode_s: float = 30.0
+    stuck_prefill_s: float = 120.0
+    stuck_decode_s: float = 60.0
+    cancel_s: float = 2.0
+    term_s: float = 1.0
+
+
+GIL_HOLDING: Final = HangLimits(silent_prefill_s=180.0, silent_decode_s=90.0, stuck_prefill_s=240.0)
+"""For engines whose calls hold the interpreter: no ping is answered while one runs."""
+
+LIMITS_BY_ENGINE: Final[Mapping[str, HangLimits]] = {"executorch": GIL_HOLDING, "mlx": GIL_HOLDING}
+STEPS_FOR_CANCEL: Final = 3
+LOADS_PATIENCE: Final = 3
+
+
+@attrs.frozen
+class SendPing:
+    """Ask whether it still listens."""
+
+
+@attrs.frozen
+class Terminate:
+    """SIGTERM to the group."""
+
+    reason: str
+
+
+@attrs.frozen
+class Kill:
+    """SIGKILL to the group."""
+
+    reason: str
+
+
+Verdict = SendPing | Terminate | Kill | None
+
+
+@attrs.define(slots=True)
+class _Request:
+    phase: Literal["prefill", "decode"]
+    progress_at: float
+    cancelled_at: float | None = None
+
+
+@attrs.define(slots=True)
+class Watchdog:
+    """What is known of one worker process. `now` is monotonic seconds everywhere."""
+
+    started_at: float
+    limits: HangLimits = attrs.field(factory=HangLimits)
+    last_load_s: float = 0.0
+    _line_at: float = attrs.field(init=False)
+    _ready: bool = False
+    _pinged_at: float | None = None
+    _terminated: bool = False
+    _slowest_step_s: float = 0.0
+    _requests: dict[str, _Request] = attrs.field(factory=dict[str, _Request])
+
+    def __attrs_post_init__(self) -> None:
+        self._line_at = self.started_at
+
+    # ------------------------------------------------------------ what happened
+
+    def line(self, now: float) -> None:
+        """Any valid line came."""
+        self._line_at = now
+        self._pinged_at = None
+
+    def ready(self, limits: HangLimits) -> None:
+        """The model is loaded; from now on the limits of its engine hold."""
+        self._ready = True
+        self.limits = limits
+
+    def started(self, request_id: str, now: float) -> None:
+        """A request was sent."""
+        self._requests[request_id] = _Request("prefill", now)
+
+    def progressed(self, request_id: str, now: float, *, token: bool) -> None:
+        """A request got further."""
+        request = self._requests.get(request_id)
+        if request is not None:
+            self._slowest_step_s = max(self._slowest_step_s, now - request.progress_at)
+            request.progress_at = now
+            if token:
+                request.phase = "decode"
+
+    def cancelled(self, request_id: str, now: float) -> None:
+        """A cancel was sent."""
+        request = self._requests.get(request_id)
+        if request is not None and request.cancelled_at is None:
+            request.cancelled_at = now
+
+    def ended(self, request_id: str) -> None:
+        """A request is over."""
+        self._requests.pop(request_id, None)
+
+    # ------------------------------------------------------------ what to do
+
+    @property
+    def phase(self) -> Phase:
+        """The most patient phase of what runs."""
+        if not self._ready:
+            return "load"
+        phases = {request.phase for request in self._requests.values()}
+        return "prefill" if "prefill" in phases else "decode" if phases else "idle"
+
+    def verdict(self, now: float) -> Verdict:
+        """Judge. Call it about once a second; each call may answer the same until something changes."""
+        return self._disobeyed(now) or self._stuck(now) or self._silent(now)
+
+    def _silent(self, now: float) -> Verdict:
+        silent_s = now - self._line_at
+        phase = self.phase
+        limits = self.limits
+        if phase == "load":
+            limit_s = max(limits.load_s, LOADS_PATIENCE * self.last_load_s)
+            return (
+                Kill(f"The model did not load: no sign of life for {silent_s:.0f} s.") if silent_s > limit_s else None
+            )
+        limit_s = {
+            "idle": limits.silent_idle_s,
+            "prefill": limits.silent_prefill_s,
+            "decode": limits.silent_decode_s,
+        }[phase]
+        if silent_s > limit_s:
+            return Kill(f"The model process stopped answering ({phase}, {silent_s:.0f} s).")
+        if silent_s > limits.ping_after_s and self._pinged_at is None:
+            self._pinged_at = now
+            return SendPing()
+        return None
+
+    def _stuck(self, now: float) -> Verdict:
+        for request in self._requests.values():
+            limit_s = self.limits.stuck_prefill_s if request.phase == "prefill" else self.limits.stuck_decode_s
+            still_s = now - request.progress_at
+            if still_s > limit_s:
+                return Kill(f"The model made no progress for {still_s:.0f} s ({request.phase}).")
+        return None
+
+    def _disobeyed(self, now: float) -> Verdict:
+        patience_s = max(self.limits.cancel_s, STEPS_FOR_CANCEL * self._slowest_step_s)
+        for request in self._requests.values():
+            if request.cancelled_at is None or now - request.cancelled_at <= patience_s:
+                continue
+            reason = f"The model process did not stop within {patience_s:.0f} s of being told to."
+            if now - request.cancelled_at > patience_s + self.limits.term_s:
+                return Kill(reason)
+            if not self._terminated:
+                self._terminated = True
+                return Terminate(reason)
+        return None

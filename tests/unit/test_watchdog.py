@@ -1,0 +1,100 @@
+"""The watchdog's judgements, phase by phase, with time as a value."""
+
+from __future__ import annotations
+
+import pytest
+
+from actors.supervisor.watchdog import GIL_HOLDING, HangLimits, Kill, SendPing, Terminate, Watchdog
+
+LIMITS = HangLimits()
+
+
+def loaded(limits: HangLimits = LIMITS) -> Watchdog:
+    dog = Watchdog(0.0)
+    dog.line(0.0)
+    dog.ready(limits)
+    return dog
+
+
+def test_a_load_is_judged_by_its_own_lines() -> None:
+    """120 s of silence, not 120 s of loading; a slow last load earns more patience."""
+    dog = Watchdog(0.0)
+    dog.line(100.0)
+    assert dog.verdict(219.0) is None
+    assert isinstance(dog.verdict(221.0), Kill)
+    patient = Watchdog(0.0, last_load_s=100.0)
+    assert patient.verdict(299.0) is None
+    assert isinstance(patient.verdict(301.0), Kill)
+
+
+def test_a_silent_idle_worker_is_asked_and_then_ended() -> None:
+    """One ping after 5 s; an answer resets everything; none within 15 s is a hang."""
+    dog = loaded()
+    assert dog.verdict(5.0) is None
+    assert dog.verdict(6.0) == SendPing()
+    assert dog.verdict(7.0) is None
+    dog.line(7.5)
+    assert dog.verdict(12.0) is None
+    assert dog.verdict(13.0) == SendPing()
+    verdict = dog.verdict(23.0)
+    assert isinstance(verdict, Kill)
+    assert "stopped answering" in verdict.reason
+
+
+@pytest.mark.parametrize(("token", "limit_s"), [(False, LIMITS.silent_prefill_s), (True, LIMITS.silent_decode_s)])
+def test_silence_while_busy_has_the_limit_of_its_phase(token: bool, limit_s: float) -> None:
+    """Prefill may be silent for longer than decode."""
+    dog = loaded()
+    dog.started("r", 0.0)
+    dog.progressed("r", 0.0, token=token)
+    assert not isinstance(dog.verdict(limit_s), Kill)
+    assert isinstance(dog.verdict(limit_s + 1), Kill)
+
+
+def test_a_worker_that_talks_but_gets_nowhere_is_stuck() -> None:
+    """Pings are answered, no token comes: 60 s in decode, 120 s in prefill."""
+    dog = loaded()
+    dog.started("r", 0.0)
+    dog.progressed("r", 1.0, token=True)
+    for second in range(2, 61):
+        dog.line(float(second))
+        assert not isinstance(dog.verdict(float(second)), Kill)
+    dog.line(62.0)
+    assert isinstance(dog.verdict(62.0), Kill)
+    dog.ended("r")
+    assert dog.verdict(62.0) is None
+
+
+def test_a_disobeyed_cancel_climbs_the_ladder() -> None:
+    """2 s, SIGTERM once, 1 s, SIGKILL; an end in between is the end of it."""
+    dog = loaded()
+    dog.started("r", 0.0)
+    dog.progressed("r", 0.1, token=True)
+    dog.cancelled("r", 1.0)
+    dog.line(3.0)
+    assert dog.verdict(3.0) is None
+    assert isinstance(dog.verdict(3.1), Terminate)
+    assert dog.verdict(3.2) is None
+    assert isinstance(dog.verdict(4.1), Kill)
+    dog.ended("r")
+    dog.line(4.2)
+    assert dog.verdict(4.2) is None
+
+
+def test_slow_steps_earn_a_cancel_more_time() -> None:
+    """A worker that needs 2 s for one step cannot stop within 2 s: it gets three steps."""
+    dog = loaded()
+    dog.started("r", 0.0)
+    dog.progressed("r", 2.0, token=False)
+    dog.cancelled("r", 2.0)
+    dog.line(8.0)
+    assert dog.verdict(8.0) is None
+    assert isinstance(dog.verdict(8.1), Terminate)
+
+
+def test_engines_that_hold_the_interpreter_have_more_time() -> None:
+    """A ping cannot be answered during such a call."""
+    dog = loaded(GIL_HOLDING)
+    dog.started("r", 0.0)
+    assert not isinstance(dog.verdict(LIMITS.silent_prefill_s + 1), Kill)
+    assert isinstance(dog.verdict(GIL_HOLDING.silent_prefill_s + 1), Kill)

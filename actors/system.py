@@ -81,6 +81,7 @@ async def run_system(
         settings=settings,
         board=board,
         sessions=sessions.address,
+        supervisor=supervisor.address,
         instance_id=system.instance_id,
         started_at=time.time(),
     )

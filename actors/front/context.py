@@ -9,6 +9,7 @@ import attrs
 from actors.kernel import Address
 from actors.sessions.messages import SessionMessage
 from actors.state_board import StateBoard
+from actors.supervisor.messages import SupervisorMessage
 from muse import __version__
 from muse.api.chat_request import SamplingDefaults
 from muse.errors import JsonScalar
@@ -22,6 +23,7 @@ class FrontContext:
     settings: Settings
     board: StateBoard
     sessions: Address[SessionMessage]
+    supervisor: Address[SupervisorMessage]
     instance_id: str
     started_at: float
     defaults: SamplingDefaults = attrs.field(factory=SamplingDefaults)

@@ -17,6 +17,7 @@ from actors.front.context import FrontContext
 from actors.front.sse import sse_comment, sse_event, sse_response
 from actors.sessions.messages import CancelTurn
 from actors.state_board import ANSWERING
+from actors.supervisor.messages import RestartWorker
 from muse.api.chat_request import parse_session_id
 from muse.api.responses import model_body, models_body
 from muse.errors import ClientFault, Unavailable
@@ -80,6 +81,11 @@ def state_routes(context: FrontContext) -> Blueprint:
             CancelTurn(reply_id=target.get("reply_id"), session_id=target.get("session_id"))
         )
         return {"cancelled": done}
+
+    @routes.post("/api/worker/restart")
+    async def restart() -> dict[str, object]:
+        await context.supervisor.ask(RestartWorker())
+        return {"restarting": True}
 
     return routes
 

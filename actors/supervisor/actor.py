@@ -2,7 +2,7 @@
 
 Inbox: StartGeneration, CancelGeneration, CountTokens, CloseSession, RestartWorker.
 Tells: the sinks of generations, the ports of questions, the StateBoard (worker, model).
-Worker states: starting -> loading -> ready <-> busy -> restarting -> starting ..., or failed.
+Worker states and the ways between them: `states.TRANSITIONS`.
 
 Two tasks share the state, both on the one thread and without an await inside a change: the inbox loop
 and the keeper, which runs one worker after the other. What one worker process left behind (its
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import assert_never
+from typing import Any, assert_never
 
 import trio
 
@@ -34,6 +34,7 @@ from actors.supervisor.messages import (
 )
 from actors.supervisor.policy import GiveUp, RestartPolicy
 from actors.supervisor.run_table import WorkerRun
+from actors.supervisor.states import Event, after
 from actors.supervisor.watchdog import LIMITS_BY_ENGINE, HangLimits, Kill, SendPing, Terminate, Watchdog
 from muse import protocol
 from muse.errors import MuseError, Unavailable, WorkerFault
@@ -78,12 +79,17 @@ class WorkerSupervisor:
             async for message in self._inbox:
                 self._handle(message)
             self._stopping = True
+            self._move("drain", stage=None, fraction=None)
             if self._run is not None:
                 self._run.link.close_stdin()
                 with trio.move_on_after(STOP_GRACE_S):
                     await self._run.over.wait()
             nursery.cancel_scope.cancel()
-        self._board.change_worker(state="stopped", reason=None, stage=None, fraction=None)
+        self._move("end", reason=None)
+
+    def _move(self, event: Event, **changes: Any) -> None:
+        """Go to the state that follows `event`, and show it with the other changes at once."""
+        self._board.change_worker(state=after(self._board.value.worker.state, event), **changes)
 
     # ------------------------------------------------------------ inbox
 
@@ -158,21 +164,21 @@ class WorkerSupervisor:
             decision = self._policy.on_death(self._clock(), had_token=had_token, reason=death.words, hopeless=hopeless)
             log.warning("worker-died reason=%r had_token=%s decision=%r", death.words, had_token, decision)
             if isinstance(decision, GiveUp):
-                self._board.change_worker(state="failed", reason=decision.reason, stage=None, fraction=None)
+                self._move("give_up", reason=decision.reason)
                 await self._restart_asked.wait()
                 continue
-            self._board.change_worker(state="restarting", reason=death.words, stage=None, fraction=None)
             with trio.move_on_after(decision.after_s):
                 await self._restart_asked.wait()
 
     async def _one_worker(self) -> tuple[Death, bool, bool]:
         """Run one worker to its death: (death, nothing would change by trying again, it gave a token)."""
         epoch = self._board.value.worker.epoch + 1
-        self._board.change_worker(state="starting", epoch=epoch, stage=None, fraction=None)
+        self._move("launch", epoch=epoch)
         try:
             link = await self._command.start()
         except OSError as fault:
             words = f"The model process could not be started: {fault.strerror or fault}."
+            self._move("die", reason=words)
             return Death(returncode=-1, fault=words, stderr_tail=()), False, False
         now = self._clock()
         watchdog = Watchdog(now, self._hang_limits or HangLimits(), self._policy.load_s)
@@ -193,7 +199,7 @@ class WorkerSupervisor:
         hopeless = run.fatal is not None and not run.had_ready
         # The state changes before the sinks hear of it, so that whatever they do next (queue again,
         # ask for a count) meets a supervisor that knows it has no worker.
-        self._board.change_worker(state="restarting", reason=death.words, stage=None, fraction=None)
+        self._move("die", reason=death.words, stage=None, fraction=None)
         for line in death.stderr_tail[-20:]:
             log.info("worker-stderr %s", line)
         run.lose_all(
@@ -233,7 +239,7 @@ class WorkerSupervisor:
         run.watchdog.line(self._clock())
         match event:
             case protocol.Loading():
-                self._board.change_worker(state="loading", stage=event.stage, fraction=event.fraction)
+                self._on_loading(run, event)
             case protocol.Ready():
                 self._on_ready(run, event)
             case protocol.Result():
@@ -252,6 +258,12 @@ class WorkerSupervisor:
             case _:
                 assert_never(event)
 
+    def _on_loading(self, run: WorkerRun, event: protocol.Loading) -> None:
+        if run.had_ready:
+            run.link.kill("The model process reported loading after it was ready.")
+        elif not self._stopping:
+            self._move("load", stage=event.stage, fraction=event.fraction)
+
     def _on_ready(self, run: WorkerRun, ready: protocol.Ready) -> None:
         if run.had_ready or ready.protocol != protocol.PROTOCOL_VERSION:
             run.link.kill(
@@ -264,7 +276,8 @@ class WorkerSupervisor:
         run.watchdog.ready(self._hang_limits or LIMITS_BY_ENGINE.get(ready.engine, HangLimits()))
         self._policy.load_s = self._clock() - run.started
         self._board.change(model=ready)
-        self._board.change_worker(state="ready", reason=None, stage=None, fraction=None)
+        if not self._stopping:
+            self._move("loaded", reason=None, stage=None, fraction=None)
         log.info("worker-ready model=%s load_s=%.2f", ready.model_id, self._policy.load_s)
 
     def _note_progress(self, run: WorkerRun, event: RequestEvent) -> None:
@@ -283,4 +296,4 @@ class WorkerSupervisor:
 
     def _show_busy(self, run: WorkerRun) -> None:
         if self._board.value.worker.state in ANSWERING:
-            self._board.change_worker(state="busy" if run.sinks else "ready")
+            self._move("work" if run.sinks else "rest")

@@ -131,3 +131,17 @@ def run_serve(*arguments: str, home: Path) -> subprocess.CompletedProcess[str]:
         timeout=HANG_GUARD_S,
         check=False,
     )
+
+
+def test_another_try_after_a_failure(tmp_path: Path, scripted_server: Start) -> None:
+    """POST /api/worker/restart: what was missing is there now, and the model loads."""
+    server = scripted_server({"answers": "broken"}, ready=False)
+    server.wait_state("failed")
+    (tmp_path / "script-0.json").write_text("{}")
+    assert server.post("/api/worker/restart", {}).json() == {"restarting": True}
+    server.wait_ready()
+    children = children_of(server.pid)
+    assert server.post("/api/worker/restart", {}).json() == {"restarting": True}
+    server.wait_state("restarting", "starting", "loading")
+    server.wait_ready()
+    assert not set(children) & set(children_of(server.pid))

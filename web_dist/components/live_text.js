@@ -11,7 +11,7 @@ const REST_FACTOR = 4;
 export function LiveText({ answer }) {
   const place = useRef(null);
   useLayoutEffect(() => showGrowing(answer, place.current), [answer]);
-  return html`<div class="prose" ref=${place} dir="auto"></div>`;
+  return html`<div class="prose" ref=${place}></div>`;
 }
 
 function showGrowing(answer, element) {

@@ -19,7 +19,7 @@ const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
 export function Receipt({ metrics, isOpen }) {
   if (metrics === null) return null;
   const parts = [];
-  if (isKnown(metrics.decode_tokens_per_second) && metrics.completion_tokens > 1) {
+  if (isKnown(metrics.decode_tokens_per_second) && metrics.decode_tokens_per_second > 0) {
     parts.push(`${rate(metrics.decode_tokens_per_second)} tokens/s`);
   }
   if (isKnown(metrics.time_to_first_token_ms)) parts.push(`first token after ${duration(metrics.time_to_first_token_ms)}`);

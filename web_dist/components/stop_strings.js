@@ -1,6 +1,6 @@
 // The texts that end an answer as soon as the model writes one of them.
 import { html } from "../html.js";
-import { setSetting, settings } from "../state/settings.js";
+import { MAX_STOP_STRINGS, setSetting, settings } from "../state/settings.js";
 import { Icon } from "./icons.js";
 
 export function StopStrings() {
@@ -24,7 +24,7 @@ export function StopStrings() {
         </button>
       </div>`,
     )}
-    <button type="button" class="framed add" onClick=${() => setSetting("stop", [...list, ""])}>
+    <button type="button" class="framed add" disabled=${list.length >= MAX_STOP_STRINGS} onClick=${() => setSetting("stop", [...list, ""])}>
       <${Icon} name="plus" />Add a stop string
     </button>
     <p class="setting-help" id="stop-help">

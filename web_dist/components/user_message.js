@@ -1,7 +1,7 @@
 // One message of the user; the last one can be edited, which asks again from there.
 import { html } from "../html.js";
 import { editLast, isRunning } from "../state/conversation.js";
-import { useEffect, useRef } from "../vendor/preact-hooks.js";
+import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { CopyButton } from "./copy_button.js";
 import { Icon } from "./icons.js";
@@ -29,7 +29,7 @@ export function UserMessage({ message, isLast }) {
 
 function Editor({ text, onClose }) {
   const field = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     field.current.focus();
     field.current.setSelectionRange(text.length, text.length);
   }, []);

@@ -19,8 +19,7 @@ function describe(answer) {
   const plain = (words) => ({ words, fraction: null });
   if (isStopping.value) return plain("Stopping");
   const progress = answer.progress.value;
-  if (progress === null) return plain(answer.phase.value === "writing" ? "Writing" : "Waiting for the first word");
-  switch (progress.phase) {
+  switch (progress?.phase) {
     case "loading": {
       const fraction = typeof progress.fraction === "number" ? progress.fraction : null;
       const words = "Waiting for the model to load";
@@ -36,6 +35,6 @@ function describe(answer) {
     case "restarting":
       return plain("The model is restarting; the answer goes on when it is back");
     default:
-      return plain("Working");
+      return plain(answer.phase.value === "writing" ? "Writing" : "Waiting for the first word");
   }
 }

@@ -1,10 +1,10 @@
 // Markdown that grows: text in, DOM out, at a cost that follows the new text and not the whole answer.
 //
 // The answer is kept as settled blocks, whose nodes are never touched again, and a tail that is lexed
-// anew on each update. A block is settled once a later block has a complete first line: nothing that
-// follows can change it then. Link definitions are the exception (they may come after their use), so an
+// anew on each update. A block is settled once a blank line and a complete line of another block follow:
+// nothing that comes can change it then. Link definitions are the exception (they may come after their use), so an
 // answer that has any is rendered once more as a whole when it ends.
-// Invariant (tests/browser/units/renderer.test.mjs): any chunking ends in the same tree as one piece.
+// Invariant (tests/browser/units/markdown.test.mjs): any chunking ends in the same tree as one piece.
 
 import { Lexer } from "../vendor/marked.js";
 import { mendEnd } from "./half_written.js";
@@ -14,12 +14,16 @@ import { blockNode } from "./tree.js";
 // Single line breaks are kept, because models write verse, addresses and lists that way.
 const OPTIONS = { gfm: true, breaks: true };
 
+// A blank line with more spaces in it than this is not recognised; the block then settles a little later.
+const BLANK_LINE_SPAN = 100;
+
 /** Splits a growing text into settled and live blocks; knows no DOM. */
 export class GrowingMarkdown {
   #source = "";
   #tail = "";
   #endsInReturn = false;
   #definitions = Object.create(null);
+  #sawDefinition = false;
 
   /** Takes the next piece of text; line ends become LF whatever they were. */
   append(text) {
@@ -44,6 +48,8 @@ export class GrowingMarkdown {
       return { settled: [], live: nodesOf(tokens) }; // the lexer changed the text: settle nothing yet
     }
     this.#tail = this.#tail.slice(length);
+    // Only complete definitions are remembered: the first one of a name counts, even a half-written one.
+    for (const { type, tag, href, title } of settled) if (type === "def") this.#definitions[tag] ??= { href, title };
     return { settled: nodesOf(settled), live: this.#liveNodes(tokens.slice(settledCount)) };
   }
 
@@ -56,10 +62,11 @@ export class GrowingMarkdown {
 
   /** The whole text in one piece, for answers with link definitions. */
   get needsWholePass() {
-    return Object.keys(this.#definitions).length > 0;
+    return this.#sawDefinition;
   }
 
   whole() {
+    this.#definitions = Object.create(null);
     return nodesOf(this.#lex(this.#source));
   }
 
@@ -75,7 +82,7 @@ export class GrowingMarkdown {
     Object.assign(lexer.tokens.links, this.#definitions);
     try {
       const tokens = lexer.lex(source);
-      Object.assign(this.#definitions, lexer.tokens.links);
+      this.#sawDefinition ||= Object.keys(lexer.tokens.links).length > 0;
       return tokens;
     } catch {
       // Nesting deeper than the stack: show the text itself.
@@ -84,17 +91,20 @@ export class GrowingMarkdown {
   }
 }
 
-/** How many leading tokens nothing can change any more. */
+/**
+ * How many leading tokens nothing can change any more: those before a blank line that is followed by a
+ * complete line. Without the blank line a later line may still join what is before it ("ab", "10) x", "- y"
+ * are one to three blocks, depending on what comes), and so may an incomplete one ("2" after a list, then "2.").
+ */
 function countSettled(tokens) {
-  const last = lastBlock(tokens, tokens.length);
-  if (last <= 0) return 0;
-  // With its first line still incomplete, the last block may yet turn out to belong to the one before
-  // ("2" after a list is a paragraph, "2." is its next item), so that one has to wait as well.
-  return tokens[last].raw.includes("\n") ? last : Math.max(0, lastBlock(tokens, last));
-}
-
-function lastBlock(tokens, before) {
-  return tokens.findLastIndex((token, at) => at < before && token.type !== "space");
+  let settled = 0;
+  let before = "";
+  for (const [at, { type, raw }] of tokens.entries()) {
+    const hasWholeLine = raw.includes("\n") || at < tokens.length - 1;
+    if (type !== "space" && hasWholeLine && /\n[ \t]*\n[ \t]*$/.test(before)) settled = at;
+    before = before.slice(-BLANK_LINE_SPAN) + raw;
+  }
+  return settled;
 }
 
 function nodesOf(tokens) {

@@ -20,15 +20,15 @@ export function blockNode(token, depth = 0) {
     case "def":
       return null;
     case "paragraph":
-      return node("p", inlineNodes(token.tokens, depth));
+      return textBlock("p", inlineNodes(token.tokens, depth));
     case "text":
-      return node("p", inlineNodes(token.tokens ?? [token], depth));
+      return textBlock("p", inlineNodes(token.tokens ?? [token], depth));
     case "heading":
-      return node(HEADING_TAGS[token.depth - 1], inlineNodes(token.tokens, depth), { class: `level-${token.depth}` });
+      return headingNode(token, depth);
     case "code":
       return codeNode(token);
     case "blockquote":
-      return node("blockquote", blockNodes(token.tokens, depth + 1));
+      return textBlock("blockquote", blockNodes(token.tokens, depth + 1));
     case "list":
       return listNode(token, depth);
     case "table":
@@ -48,9 +48,18 @@ function node(tag, children, attrs = null) {
   return { tag, attrs, children };
 }
 
+/** A block of running text: takes the direction of its own first letter, left to right or right to left. */
+function textBlock(tag, children, attrs = null) {
+  return node(tag, children, { dir: "auto", ...attrs });
+}
+
 /** Text exactly as it was written, line breaks kept. */
 function raw(text) {
-  return node("p", [text.replace(/\n+$/, "")], { class: "as-written" });
+  return textBlock("p", [text.replace(/\n+$/, "")], { class: "as-written" });
+}
+
+function headingNode(token, depth) {
+  return textBlock(HEADING_TAGS[token.depth - 1], inlineNodes(token.tokens, depth), { class: `level-${token.depth}` });
 }
 
 function codeNode(token) {
@@ -71,8 +80,8 @@ function listNode(token, depth) {
     const children = item.tokens.flatMap((part) => itemPart(part, depth + 1));
     return node("li", children, item.task ? { class: "task" } : null);
   });
-  if (!token.ordered) return node("ul", items);
-  return node("ol", items, token.start === 1 ? null : { start: String(token.start) });
+  if (!token.ordered) return textBlock("ul", items);
+  return textBlock("ol", items, token.start === 1 ? null : { start: String(token.start) });
 }
 
 // In a tight list the text of an item stands without a paragraph around it.
@@ -87,7 +96,7 @@ function tableNode(token, depth) {
   const parts = [node("thead", [row("th", token.header)])];
   if (token.rows.length > 0) parts.push(node("tbody", token.rows.map((cells) => row("td", cells))));
   // The frame scrolls sideways, so it must be reachable by keyboard and have a name.
-  return node("div", [node("table", parts)], { class: "table-frame", tabindex: "0", role: "group", "aria-label": "Table" });
+  return node("div", [textBlock("table", parts)], { class: "table-frame", tabindex: "0", role: "group", "aria-label": "Table" });
 }
 
 function cellNode(tag, cell, depth) {

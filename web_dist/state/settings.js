@@ -42,7 +42,7 @@ export const SAMPLING = [
     key: "min_p",
     label: "Min-p",
     min: 0,
-    max: 1,
+    max: 0.99,
     step: 0.01,
     help: "Drops words less likely than this share of the likeliest one. 0 turns it off.",
   },
@@ -63,7 +63,7 @@ export const LIMITS = [
   {
     key: "seed",
     label: "Seed",
-    min: 1,
+    min: 0,
     max: Number.MAX_SAFE_INTEGER,
     step: 1,
     whole: true,
@@ -71,6 +71,9 @@ export const LIMITS = [
     help: "The same seed, settings and conversation give the same answer again.",
   },
 ];
+
+/** The server takes no more of them in one request. */
+export const MAX_STOP_STRINGS = 16;
 
 const FIELDS = [...SAMPLING, ...LIMITS];
 const NOTHING_SET = Object.freeze({ ...Object.fromEntries(FIELDS.map((field) => [field.key, null])), stop: [] });

@@ -1,0 +1,150 @@
+"""Real Chromium over real servers. A page under test may report no error, break no security rule and reach
+no other host; each test that opens a page checks that by using the fixture."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+from playwright.sync_api import Browser, Dialog, Error, Page, expect, sync_playwright
+
+from tests.browser.scripts import CHAT_SCRIPT, HANG_GUARD_MS
+from tests.server_process import ServerProcess
+
+# --no-sandbox: test machines run as root. The rest keeps the browser from looking for the outside world.
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WATCH_POLICY = """
+window.policyReports = [];
+document.addEventListener("securitypolicyviolation", (event) =>
+  window.policyReports.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
+
+
+def _chromium_path() -> str | None:
+    named = os.environ.get("MUSE_TEST_CHROMIUM")
+    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    return named or next((path for path in found if path), None)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    """One browser for all tests. Without one they are skipped, unless MUSE_REQUIRE_BROWSER=1."""
+    expect.set_options(timeout=HANG_GUARD_MS)
+    path = _chromium_path()
+    if path is None:
+        words = "no Chromium found (set MUSE_TEST_CHROMIUM to its path)"
+        if os.environ.get("MUSE_REQUIRE_BROWSER") == "1":
+            pytest.fail(words)
+        pytest.skip(words)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@attrs.define(slots=False)  # Playwright marks the objects whose methods it calls
+class PageWatch:
+    """What the pages of one test did: errors, requests to other hosts, dialogs. `expected` patterns are let pass."""
+
+    hosts: set[str] = attrs.field(factory=set)
+    problems: list[str] = attrs.field(factory=list)
+    expected: list[str] = attrs.field(factory=list)
+
+    def follow(self, page: Page) -> None:
+        """Begin to note what this page does."""
+        page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        page.on("console", lambda message: self._console(message.type, message.text))
+        page.on("request", lambda request: self._request(request.url))
+        page.on("dialog", self.on_dialog)
+        page.on("popup", lambda popup: self.problems.append(f"a popup: {popup.url}"))
+
+    def on_dialog(self, dialog: Dialog) -> None:
+        """A dialog is a problem, and must not block the page."""
+        self.problems.append(f"a dialog: {dialog.message}")
+        dialog.dismiss()
+
+    def unexpected(self) -> list[str]:
+        """Problems that no expected pattern covers."""
+        return [problem for problem in self.problems if not any(pattern in problem for pattern in self.expected)]
+
+    def _console(self, kind: str, text: str) -> None:
+        if kind in ("error", "warning"):
+            self.problems.append(f"console {kind}: {text}")
+
+    def _request(self, url: str) -> None:
+        if not any(url.startswith(allowed) for allowed in (*self.hosts, "data:", "blob:")):
+            self.problems.append(f"request to {url}")
+
+
+@pytest.fixture
+def watch() -> PageWatch:
+    """The watch over this test's pages; a test that forces an error names it in `expected`."""
+    return PageWatch()
+
+
+@pytest.fixture
+def open_page(chromium: Browser, watch: PageWatch) -> Iterator[Callable[..., Page]]:
+    """Opens the page of a server in a browser profile of its own: `open_page(url, **context_options)`."""
+    pages: list[Page] = []
+
+    def open_at(url: str, **options: Any) -> Page:
+        settings: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}, **options}
+        context = chromium.new_context(**settings)
+        context.set_default_timeout(HANG_GUARD_MS)
+        context.add_init_script(WATCH_POLICY)
+        page = context.new_page()
+        watch.hosts.add(url)
+        watch.follow(page)
+        pages.append(page)
+        page.goto(url)
+        page.wait_for_selector(".composer")
+        return page
+
+    yield open_at
+    reports: list[str] = []
+    for page in pages:
+        with contextlib.suppress(Error):  # the page was closed by its test
+            reports += page.evaluate("window.policyReports")
+        page.context.close()
+    assert reports == []
+    assert watch.unexpected() == []
+
+
+@pytest.fixture(scope="session")
+def chat_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A real server over the scripted engine with the answers of scripts.py. Shared."""
+    folder = tmp_path_factory.mktemp("chat")
+    script = folder / "script.json"
+    script.write_text(json.dumps(CHAT_SCRIPT))
+    server = ServerProcess(["--engine", "scripted", "--model", str(script)], home=folder / "home")
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        status = server.stop()
+    assert status == 0, server.stderr()
+
+
+@pytest.fixture
+def chromium_page(open_page: Callable[..., Page], chat_server: ServerProcess) -> Page:
+    """The page of `chat_server`, ready to use, 1280 x 800."""
+    page = open_page(chat_server.url)
+    page.wait_for_selector(".status.ready")
+    return page

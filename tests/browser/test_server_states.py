@@ -1,0 +1,151 @@
+"""What the page shows when the server is not simply ready: loading, failed, gone, back, and faults in answers."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PageWatch
+from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over
+from tests.server_process import ServerProcess
+
+pytestmark = pytest.mark.browser
+
+
+def test_a_message_sent_while_the_model_loads_is_answered(
+    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]
+) -> None:
+    """The page works at once, shows the percentage, and the request waits for the model."""
+    server = scripted_server({**CHAT_SCRIPT, "load_ms": 4000, "load_steps": 20}, ready=False)
+    page = open_page(server.url)
+    expect(page.get_by_test_id("status")).to_contain_text("%")
+    expect(page.get_by_role("progressbar", name="Loading the model")).to_be_visible()
+    answer = ask(page, "short, while you load")
+    expect(answer.locator(".waiting")).to_contain_text("Waiting for the model to load")
+    wait_over(answer)
+    expect(answer.locator(".prose")).to_have_text("Short answer.")
+    expect(page.get_by_test_id("status")).to_contain_text("Ready")
+
+
+def test_a_model_that_cannot_load_gives_its_reason(
+    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess], watch: PageWatch
+) -> None:
+    """State failed: the reason stands above the composer; a message fails where it stands, with a retry."""
+    server = scripted_server({"nonsense": True}, ready=False)
+    server.wait_state("failed")
+    watch.expected.append("503")
+    page = open_page(server.url)
+    expect(page.get_by_test_id("status")).to_contain_text("Model failed")
+    expect(page.locator(".banner")).to_contain_text("nonsense")
+    answer = wait_over(ask(page, "anyone there?"), "failed")
+    expect(answer.get_by_role("button", name="Retry")).to_be_visible()
+
+
+def test_the_page_reconnects_when_the_server_is_back(
+    open_page: Callable[..., Page], tmp_path: Path, watch: PageWatch
+) -> None:
+    """Killed: offline, the conversation stays readable. Started again on its port: ready by itself, and it answers."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(CHAT_SCRIPT))
+    arguments = ["--engine", "scripted", "--model", str(script)]
+    first = ServerProcess(arguments, home=tmp_path / "home")
+    first.wait_ready()
+    watch.expected.append("ERR_")
+    page = open_page(first.url)
+    wait_over(ask(page, "short"))
+    answer = ask(page, "endless")
+    expect(answer.locator(".prose")).to_contain_text("on and on")
+    first.stop(signal.SIGKILL)
+    wait_over(answer, "failed")
+    expect(page.get_by_test_id("status")).to_contain_text("Offline")
+    expect(page.locator(".banner")).to_contain_text("reconnects by itself")
+    expect(answer.locator(".prose")).to_contain_text("on and on")
+
+    port = first.url.rpartition(":")[2]
+    second = ServerProcess([*arguments, "--port", port], home=tmp_path / "home")
+    try:
+        expect(page.get_by_test_id("status")).to_contain_text("Ready")
+        expect(page.locator(".banner")).to_have_count(0)
+        wait_over(ask(page, "short again"))
+    finally:
+        second.stop()
+
+
+def fulfil_once(page: Page, **answer: Any) -> None:
+    """The next completion gets this answer in place of the server's."""
+    page.route("**/v1/chat/completions", lambda route: route.fulfill(**answer), times=1)
+
+
+def chunk(text: str) -> str:
+    """One content chunk on the wire."""
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None}
+    return f"data: {json.dumps({'id': 'chatcmpl-x', 'choices': [choice]})}\n\n"
+
+
+STREAM = {"status": 200, "content_type": "text/event-stream"}
+DIED = {"error": {"message": "The model died.", "type": "server_error", "code": "worker_died", "param": None}}
+FULL = {"error": {"message": "Too many wait.", "type": "capacity_error", "code": "queue_full", "param": None}}
+FAULTS = {
+    "plain status": ({"status": 429, "json": FULL, "headers": {"retry-after": "3"}}, "Try again in about 3 s."),
+    "error in the stream": (
+        {**STREAM, "body": chunk("Half an ") + f"data: {json.dumps(DIED)}\n\ndata: [DONE]\n\n"},
+        "The model died.",
+    ),
+    "broken off": ({**STREAM, "body": chunk("Half an ")}, "closed before the answer was complete"),
+    "not our JSON": ({**STREAM, "body": "data: <html>\n\n"}, "cannot read"),
+    "no JSON at all": ({"status": 502, "body": "<h1>Bad gateway</h1>"}, "status 502"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_shows_where_it_happened_and_can_be_retried(chromium_page: Page, watch: PageWatch, name: str) -> None:
+    """The words of the error under the answer, what was written before it kept, and Retry gives the answer."""
+    response, words = FAULTS[name]
+    watch.expected.append("Failed to load resource")
+    fulfil_once(chromium_page, **response)
+    answer = wait_over(ask(chromium_page, "short"), "failed")
+    expect(answer.get_by_role("group", name="Error")).to_contain_text(words)
+    if "Half an" in str(response.get("body")):
+        expect(answer.locator(".prose")).to_contain_text("Half an")
+    answer.get_by_role("button", name="Retry").click()
+    answer = wait_over(chromium_page.locator(".from-model").last)
+    expect(answer.locator(".prose")).to_have_text("Short answer.")
+    expect(chromium_page.locator(".turn")).to_have_count(2)
+
+
+def test_a_refused_connection_is_said_in_words(chromium_page: Page, watch: PageWatch) -> None:
+    """Nothing listens: not a raw network error, but what to look at."""
+    watch.expected.append("ERR_CONNECTION_REFUSED")
+    chromium_page.route("**/v1/chat/completions", lambda route: route.abort("connectionrefused"))
+    answer = wait_over(ask(chromium_page, "short"), "failed")
+    expect(answer.get_by_role("group", name="Error")).to_contain_text("cannot be reached")
+
+
+def test_a_cut_answer_says_so(chromium_page: Page) -> None:
+    """finish_reason length: the reader is told that this is not the end the model chose."""
+    chromium_page.get_by_role("button", name="Settings", exact=True).click()
+    chromium_page.get_by_label("Longest answer", exact=True).fill("3")
+    answer = wait_over(ask(chromium_page, "long please"))
+    expect(answer.locator(".note")).to_contain_text("Cut off")
+
+
+def test_a_prompt_that_does_not_fit_is_explained(
+    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess], watch: PageWatch
+) -> None:
+    """The server's own words with the counts, and the message can be edited and sent again."""
+    server = scripted_server({**CHAT_SCRIPT, "context_length": 256})
+    watch.expected.append("400")
+    page = open_page(server.url)
+    answer = wait_over(ask(page, "short " * 100), "failed")
+    expect(answer.get_by_role("group", name="Error")).to_contain_text("256")
+    page.get_by_role("button", name="Edit message").click()
+    page.get_by_label("Your message").fill("short")
+    page.get_by_role("button", name="Send again").click()
+    wait_over(page.locator(".from-model").last)
+    expect(page.locator(".from-model .prose")).to_have_text("Short answer.")

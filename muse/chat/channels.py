@@ -1,0 +1,166 @@
+"""Splits what a model generates into its channels: the visible answer and the reasoning before it.
+
+One parser a turn, fed in order, any chunking. Models without channels pass through; models that think
+between `<think>` tags are told by their template. What could still become a marker is held back until it is
+one or is not, and `flush` gives it out at the end: no text is ever lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Literal, Protocol
+
+from muse.protocol import Segment, TextSegment
+
+Channel = Literal["answer", "reasoning"]
+Piece = tuple[Channel, str]
+
+OPEN: Final = "<think>"
+CLOSE: Final = "</think>"
+
+
+class ChannelParser(Protocol):
+    """What a turn needs of a model's language."""
+
+    @property
+    def channel(self) -> Channel:
+        """Where the next text belongs."""
+        ...
+
+    def feed(self, text: str) -> list[Piece]:
+        """Take generated text, give what is certain."""
+        ...
+
+    def flush(self) -> list[Piece]:
+        """The generation is over: give what was held back."""
+        ...
+
+    def close_reasoning(self) -> tuple[Segment, ...] | None:
+        """End the open reasoning channel: returns what has to be appended to the prompt so that the
+        model goes on with its answer, and behaves as if the model had written it. None: no reasoning
+        is open."""
+        ...
+
+
+class PlainParser:
+    """All text is the answer."""
+
+    channel: Final[Channel] = "answer"
+
+    def feed(self, text: str) -> list[Piece]:
+        """Pass on."""
+        return [("answer", text)] if text else []
+
+    def flush(self) -> list[Piece]:
+        """Nothing is ever held back."""
+        return []
+
+    def close_reasoning(self) -> None:
+        """There is none."""
+        return
+
+
+class ThinkTagParser:
+    """Reasoning stands between `<think>` and `</think>` at the very beginning of a turn; what looks like a
+    tag anywhere else is text. White space round the tags belongs to nobody.
+
+    opened: the generation prompt already ends with the opening tag.
+    """
+
+    def __init__(self, *, opened: bool) -> None:
+        self._state: Literal["start", "reasoning", "gap", "answer"] = "reasoning" if opened else "start"
+        self._held = ""
+        self._fresh = opened  # white space right behind the opening tag
+
+    @property
+    def channel(self) -> Channel:
+        """Reasoning until the closing tag was complete."""
+        return "reasoning" if self._state == "reasoning" else "answer"
+
+    def feed(self, text: str) -> list[Piece]:
+        """Take text; a tag cut into pieces is found all the same."""
+        self._held += text
+        pieces: list[Piece] = []
+        while self._step(pieces):
+            pass
+        return [piece for piece in pieces if piece[1]]
+
+    def flush(self) -> list[Piece]:
+        """Give out what waited for the rest of a tag."""
+        held, self._held = self._held, ""
+        if self._state == "gap":
+            return []
+        return [(self.channel, held)] if held else []
+
+    def close_reasoning(self) -> tuple[Segment, ...] | None:
+        """The closing tag and the blank line that models write behind it."""
+        if self._state != "reasoning":
+            return None
+        self._held = ""
+        self._state = "gap"
+        return (TextSegment(text=f"\n{CLOSE}\n\n", special=True),)
+
+    def _step(self, pieces: list[Piece]) -> bool:
+        """One step over what is held; true when another may follow."""
+        match self._state:
+            case "start":
+                return self._at_start()
+            case "reasoning":
+                return self._in_reasoning(pieces)
+            case "gap":
+                self._held = self._held.lstrip()
+                if not self._held:
+                    return False
+                self._state = "answer"
+                return True
+            case "answer":
+                pieces.append(("answer", self._held))
+                self._held = ""
+                return False
+
+    def _at_start(self) -> bool:
+        text = self._held.lstrip()
+        if text.startswith(OPEN):
+            self._held = text[len(OPEN) :]
+            self._state = "reasoning"
+            self._fresh = True
+            return True
+        if OPEN.startswith(text):
+            return False  # also when only white space came so far
+        self._state = "answer"
+        return True
+
+    def _in_reasoning(self, pieces: list[Piece]) -> bool:
+        if self._fresh:
+            self._held = self._held.lstrip()
+            if not self._held:
+                return False
+            self._fresh = False
+        before, tag, after = self._held.partition(CLOSE)
+        if tag:
+            pieces.append(("reasoning", before.rstrip()))
+            self._held = after
+            self._state = "gap"
+            return True
+        keep = _undecided(before)
+        cut = len(before) - keep
+        pieces.append(("reasoning", before[:cut]))
+        self._held = before[cut:]
+        return False
+
+
+def _undecided(text: str) -> int:
+    """Length of the end of `text` that may belong to the closing tag or to the white space before it."""
+    for size in range(min(len(CLOSE) - 1, len(text)), 0, -1):
+        if CLOSE.startswith(text[-size:]):
+            return size + len(text[:-size]) - len(text[:-size].rstrip())
+    return len(text) - len(text.rstrip())
+
+
+def parser_for(chat_template: str | None, prompt: Sequence[Segment]) -> ChannelParser:
+    """The parser for a model, chosen by its template and by how the prompt of this turn ends."""
+    if chat_template is None or CLOSE not in chat_template:
+        return PlainParser()
+    last = prompt[-1] if prompt else None
+    opened = isinstance(last, TextSegment) and last.special and last.text.rstrip().endswith(OPEN)
+    return ThinkTagParser(opened=opened)

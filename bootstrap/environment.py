@@ -100,23 +100,34 @@ def create(runner: Runner, path: Path) -> Environment:
     if fresh.is_sound() and fresh.holds_only() and fresh.made_from == interpreter.path:
         return fresh
     shutil.rmtree(path, ignore_errors=True)
-    if interpreter.venv and (interpreter.ensurepip or interpreter.pip):
-        _create_with_venv(runner, interpreter, path)
-    else:
-        uv_tool.make_environment(runner, interpreter, path)
+    if not _create_whole(runner, interpreter, path):
+        shutil.rmtree(path, ignore_errors=True)
+        if interpreter.venv and interpreter.pip:
+            _create_in_two_steps(runner, interpreter, path)
+        else:
+            uv_tool.make_environment(runner, interpreter, path)
     stamp = {"identity": _identity(fresh.python), "version": list(interpreter.version[:2]), "from": interpreter.path}
     write_stamp(fresh.note("environment.json"), stamp)
     return fresh
 
 
-def _create_with_venv(runner: Runner, interpreter: Interpreter, path: Path) -> None:
-    options = [] if interpreter.ensurepip else ["--without-pip"]
-    finished = runner.run([interpreter.path, "-I", "-m", "venv", *options, str(path)], watched=path)
+def _create_whole(runner: Runner, interpreter: Interpreter, path: Path) -> bool:
+    """Let `venv` do everything; False when this Python's ensurepip is missing or broken, as on many a Debian."""
+    if not (interpreter.venv and interpreter.ensurepip):
+        return False
+    finished = runner.run([interpreter.path, "-I", "-m", "venv", str(path)], watched=path)
+    if finished.code != 0 and not any("ensurepip" in line for line in finished.lines):
+        raise pip_tool.in_words(finished, "venv")
+    return finished.code == 0
+
+
+def _create_in_two_steps(runner: Runner, interpreter: Interpreter, path: Path) -> None:
+    """An empty environment, then pip into it with the Python's own pip."""
+    finished = runner.run([interpreter.path, "-I", "-m", "venv", "--without-pip", str(path)], watched=path)
     if finished.code != 0:
         raise pip_tool.in_words(finished, "venv")
-    if not interpreter.ensurepip:
-        packages = path / "lib" / f"python{interpreter.version[0]}.{interpreter.version[1]}" / "site-packages"
-        pip_tool.install(runner, Path(interpreter.path), runner.layout.lock_files / "pip.txt", target=packages)
+    packages = path / "lib" / f"python{interpreter.version[0]}.{interpreter.version[1]}" / "site-packages"
+    pip_tool.install(runner, Path(interpreter.path), runner.layout.lock_files / "pip.txt", target=packages)
 
 
 def put_in_place(fresh: Environment, target: Path) -> Environment:

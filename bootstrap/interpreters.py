@@ -29,6 +29,15 @@ CHOICE_VARIABLE = "MUSE_PYTHON"
 PROBE = """
 import json, platform, sys, sysconfig
 from importlib.util import find_spec
+try:
+    import ensurepip
+    has_ensurepip = bool(ensurepip.version())
+except Exception:
+    has_ensurepip = False
+try:
+    has_pip = find_spec("pip.__main__") is not None
+except Exception:
+    has_pip = False
 print(json.dumps({
     "version": list(sys.version_info[:3]),
     "implementation": platform.python_implementation(),
@@ -36,8 +45,8 @@ print(json.dumps({
     "machine": platform.machine(),
     "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
     "venv": find_spec("venv") is not None,
-    "ensurepip": find_spec("ensurepip") is not None,
-    "pip": find_spec("pip") is not None,
+    "ensurepip": has_ensurepip,
+    "pip": has_pip,
 }))
 """
 

@@ -17,6 +17,8 @@ from bootstrap.faults import SetupFault
 from bootstrap.interpreters import Interpreter, candidates, probe
 
 PYTHON_TO_FETCH = "3.13"
+# uv takes settings from any folder above the one it is started in; the user's own settings are enough.
+NEUTRAL_FOLDER = Path("/")
 LOCKED = ("--no-deps", "--require-hashes", "--requirement")
 ADVICE = (
     "Install Python 3.11, 3.12, 3.13 or 3.14, then run the same command again. On a Mac: the installer from "
@@ -51,6 +53,7 @@ def fetch_python(runner: Runner, refused: list[str]) -> Interpreter:
     finished = runner.run(
         [uv, "python", "install", PYTHON_TO_FETCH],
         env={"UV_PYTHON_INSTALL_DIR": str(target), "UV_PYTHON_INSTALL_BIN": "0"},
+        cwd=NEUTRAL_FOLDER,
         watched=target,
     )
     for path in sorted(target.glob(f"cpython-*/bin/python{PYTHON_TO_FETCH}")):
@@ -70,10 +73,11 @@ def make_environment(runner: Runner, interpreter: Interpreter, target: Path) -> 
             advice="On Debian or Ubuntu: `sudo apt-get install python3-venv`, then run the same command again.",
             evidence=[*fault.evidence, fault.what],
         ) from fault
-    finished = runner.run([uv, "venv", "--no-project", "--python", interpreter.path, str(target)])
+    finished = runner.run([uv, "venv", "--no-project", "--python", interpreter.path, str(target)], cwd=NEUTRAL_FOLDER)
     if finished.code == 0:
         lock = runner.layout.lock_files / "pip.txt"
-        finished = runner.run([uv, "pip", "install", "--python", str(target / "bin" / "python"), *LOCKED, str(lock)])
+        install = [uv, "pip", "install", "--python", str(target / "bin" / "python"), *LOCKED, str(lock)]
+        finished = runner.run(install, cwd=NEUTRAL_FOLDER)
     if finished.code != 0:
         raise pip_tool.in_words(finished, "uv")
 

@@ -11,8 +11,9 @@ import signal  # noqa: E402
 import sys  # noqa: E402
 
 from muse.protocol import Error, encode_event  # noqa: E402
-from muse.worker import loop  # noqa: E402
+from muse.worker import exits  # noqa: E402
 from muse.worker.command_line import WorkerOptions, parse  # noqa: E402
+from muse.worker.loop import ProtocolLoop  # noqa: E402
 from muse.worker.stdio import EventWriter  # noqa: E402
 
 
@@ -27,21 +28,21 @@ def _run_scripted(options: WorkerOptions) -> None:
         script = read_script(options.script)
     except ScriptFault as fault:
         writer.send(Error(request_id=None, code="bad_request", message=str(fault), fatal=True))
-        os._exit(loop.EXIT_LOAD_FAILED)
+        os._exit(exits.LOAD_FAILED)
     player = FaultPlayer(writer)
-    loop.ProtocolLoop(ScriptedEngine(script, player), writer, _COMMANDS_FD, player.before_command).run()
+    ProtocolLoop(ScriptedEngine(script, player), writer, _COMMANDS_FD, player.before_command).run()
 
 
 def _run_llamacpp(options: WorkerOptions) -> None:
     from muse.worker.engines.llamacpp.engine import LlamaCppEngine  # noqa: PLC0415
 
     writer = EventWriter(_EVENTS_FD, encode_event, _reader_gone)
-    loop.ProtocolLoop(LlamaCppEngine(options, writer.send), writer, _COMMANDS_FD).run()
+    ProtocolLoop(LlamaCppEngine(options, writer.send), writer, _COMMANDS_FD).run()
 
 
 def _reader_gone() -> None:
     """Nobody reads the events: the main process is gone, and so is the reason to live."""
-    os._exit(loop.EXIT_ASKED)
+    os._exit(exits.ASKED)
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def main() -> None:
     try:
         options = parse(sys.argv[1:])
     except SystemExit as stop:
-        os._exit(loop.EXIT_USAGE if stop.code else loop.EXIT_ASKED)
+        os._exit(exits.USAGE if stop.code else exits.ASKED)
     if options.engine == "scripted":
         _run_scripted(options)
     else:

@@ -32,14 +32,9 @@ from muse.protocol import (
     WorkerEvent,
     decode_command,
 )
+from muse.worker import exits
 from muse.worker.engines.base import CancelToken, Engine, EngineFault
 from muse.worker.stdio import EventWriter, LineTooLong, read_lines
-
-EXIT_ASKED: Final = 0
-EXIT_BUG: Final = 1
-EXIT_USAGE: Final = 2
-EXIT_LOAD_FAILED: Final = 3
-EXIT_ENGINE_GONE: Final = 4
 
 # Besides the generations: counts and session commands under way at once.
 _SMALL_COMMANDS: Final = 8
@@ -65,18 +60,18 @@ class ProtocolLoop:
 
     def run(self) -> NoReturn:
         """Load and serve until stdin ends, a shutdown comes or the engine is lost."""
-        threading.Thread(target=self._load, name="load", daemon=True).start()
-        status = EXIT_ASKED
+        self._start("load", self._load)
+        status = exits.ASKED
         try:
             for line in read_lines(self._commands_fd, self._before_command):
                 if not self._dispatch(line):
                     break
         except LineTooLong as fault:
             self._refuse(None, "bad_request", str(fault), fatal=True)
-            status = EXIT_BUG
+            status = exits.BUG
         except BaseException:
             traceback.print_exc()
-            status = EXIT_BUG
+            status = exits.BUG
         self.leave(status)
 
     def leave(self, status: int) -> NoReturn:
@@ -160,7 +155,7 @@ class ProtocolLoop:
             target(*arguments)
         except BaseException:
             traceback.print_exc()
-            self.leave(EXIT_BUG)
+            self.leave(exits.BUG)
 
     def _load(self) -> None:
         def report(fraction: float | None, stage: str) -> None:
@@ -170,11 +165,11 @@ class ProtocolLoop:
             ready = self._engine.load(report)
         except EngineFault as fault:
             self._refuse(None, fault.code, fault.message, fatal=True)
-            self.leave(EXIT_LOAD_FAILED)
+            self.leave(exits.LOAD_FAILED)
         except BaseException as fault:
             traceback.print_exc()
             self._refuse(None, "engine_error", f"loading failed: {type(fault).__name__}: {fault}", fatal=True)
-            self.leave(EXIT_LOAD_FAILED)
+            self.leave(exits.LOAD_FAILED)
         with self._lock:
             self._max_inflight = ready.max_inflight_requests
         self._writer.send(ready)
@@ -205,7 +200,7 @@ class ProtocolLoop:
         except EngineFault as fault:
             if fault.fatal:
                 self._refuse(request_id, fault.code, fault.message, fatal=True)
-                self.leave(EXIT_ENGINE_GONE)
+                self.leave(exits.ENGINE_GONE)
             return Error(
                 request_id=request_id,
                 code=fault.code,

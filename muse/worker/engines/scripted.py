@@ -24,6 +24,7 @@ from muse.protocol import (
     Progress,
     Ready,
     Reset,
+    ResetReason,
     Result,
     Supports,
     TextSegment,
@@ -158,6 +159,7 @@ class _Run:
         self.generated: list[int] = []
         self.processed = 0
         self._finish: FinishReason = "cancelled"
+        self._reason: ResetReason = "new"
 
     def begin(self, prompt: list[int], resident: list[int] | None) -> None:
         """Check that the prompt fits, choose the answer, and say accepted."""

@@ -1,0 +1,281 @@
+"""The llama.cpp engine: loads a GGUF file into the native server and runs requests on it.
+
+Sessions and slots: slots.py. A named session reuses whatever the native server finds to share, compared by
+exact ids, its prompt cache in RAM included. A scratch request reuses nothing, so that the same request gives
+the same answer.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Any, Final
+
+import attrs
+
+from muse.protocol import (
+    Close,
+    Count,
+    Done,
+    Error,
+    Generate,
+    Open,
+    Ready,
+    Reset,
+    Result,
+    Segment,
+    Supports,
+)
+from muse.worker import exits
+from muse.worker.command_line import WorkerOptions
+from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
+from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
+from muse.worker.engines.llamacpp.gguf import ModelFile, ModelFileFault, read_model_file
+from muse.worker.engines.llamacpp.prompt import PromptEncoder
+from muse.worker.engines.llamacpp.server import InnerServer, wait_until
+from muse.worker.engines.llamacpp.slots import SlotTable
+from muse.worker.engines.llamacpp.stream import CompletionReader, ModelIds, completion_body
+from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+
+# Prompt tokens a step: a cancel in prefill waits for up to two steps. Measured on 2 cores: 64 loses nothing
+# against 512 in prefill speed, 32 loses a quarter.
+_BATCH: Final = 64
+# Prompt cache of the native server in RAM, for sessions that lost their slot.
+_CACHE_MIB: Final = 512
+# Without --context, the KV cache of all slots may take this part of the machine's memory.
+_KV_MEMORY_SHARE: Final = 0.25
+_LEAST_CONTEXT: Final = 2048
+_KV_BYTES_PER_VALUE: Final = 2
+_LOG_WARNINGS: Final = 2
+_IDLE_POLL_S: Final = 0.003
+_IDLE_TIMEOUT_S: Final = 60.0
+_LOST_WAIT_S: Final = 2.0
+_FIRST_REQUEST_TIMEOUT_S: Final = 600.0
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """What exists only after a load."""
+
+    client: Client
+    encoder: PromptEncoder
+    ids: ModelIds
+    context: int
+
+
+class LlamaCppEngine:
+    """One GGUF model. emit: for the fatal event when the native process is lost."""
+
+    def __init__(self, options: WorkerOptions, emit: Emit) -> None:
+        self._options = options
+        self._emit = emit
+        self._server: InnerServer | None = None
+        self._slots = SlotTable(options.slots)
+        self._loaded: _Loaded | None = None
+
+    # ------------------------------------------------------------ load
+
+    def load(self, report: ReportLoading) -> Ready:
+        options = self._options
+        assert options.model is not None
+        report(None, "reading the model file")
+        try:
+            model = read_model_file(options.model)
+        except ModelFileFault as fault:
+            raise EngineFault("bad_request", str(fault), fatal=True) from fault
+        vocabulary = Vocabulary(model)
+        context = _choose_context(model, options.context, options.slots)
+        self._server = server = InnerServer(self._lost)
+        settings = {
+            "model": str(options.model),
+            "slots": options.slots,
+            "context": context,
+            "batch": options.batch or _BATCH,
+            "threads": options.threads,
+            "cache_mib": _CACHE_MIB,
+            "verbosity": _LOG_WARNINGS,
+        }
+        started = server.start(settings, model.size_bytes, report)
+        report(0.99, "first answer")
+        client = Client(server.socket_path)
+        try:
+            props = client.call("GET", "/props", timeout_s=_FIRST_REQUEST_TIMEOUT_S)
+            end = _warm_up(client)
+            bos = _leading_bos(client)
+        except Refused as fault:
+            raise EngineFault("engine_error", f"llama.cpp refuses its first request: {fault}", fatal=True) from fault
+        context = min(context, int(props["default_generation_settings"]["n_ctx"]))
+        ids = ModelIds(vocabulary=vocabulary, end=frozenset(end))
+        self._loaded = _Loaded(client=client, encoder=PromptEncoder(client, vocabulary, bos), ids=ids, context=context)
+        return Ready(
+            protocol=1,
+            engine="llamacpp",
+            engine_version=f"xllamacpp {started['version']}",
+            model_id=options.model.name.removesuffix(".gguf"),
+            context_length=context,
+            max_sessions=options.slots,
+            max_named_sessions=options.slots,
+            max_inflight_requests=options.slots,
+            supports=Supports(cancel=True, rewind=True, prefill_progress=True),
+            chat_template=props.get("chat_template") or None,
+            special_tokens=tuple(filter(None, vocabulary.control.values())),
+            bos_token=props.get("bos_token", ""),
+            eos_token=props.get("eos_token", ""),
+            eos_ids=tuple(sorted(end)),
+            device=", ".join(started["devices"]),
+            memory_bytes=server.memory_bytes(),
+        )
+
+    # ------------------------------------------------------------ requests
+
+    def generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
+        if request.grammar or request.json_schema:
+            raise EngineFault("unsupported", "this worker does not constrain answers to a grammar or schema")
+        loaded = self._need_loaded()
+        prompt = self._encode(request.prompt_segments)
+        if len(prompt) >= loaded.context:
+            raise context_overflow(len(prompt), loaded.context)
+        room = loaded.context - len(prompt)
+        budget = room if request.max_new_tokens is None else min(room, request.max_new_tokens)
+        resident = self._slots.resident(request.session_id)
+        reader = CompletionReader(request.request_id, prompt, room, resident.ids, loaded.ids, emit)
+        if budget <= 0:
+            reader.give_nothing()
+        if cancel.is_set or budget <= 0:
+            return reader.done()
+        with self._slots.taken(request.session_id) as slot:
+            body = completion_body(
+                prompt,
+                slot=slot,
+                max_tokens=budget,
+                sampling=request.sampling,
+                reuse=request.session_id is not None and not resident.cold,
+            )
+            left_behind: list[int] | None = None
+            try:
+                self._follow(body, reader, cancel)
+                left_behind = prompt[: reader.processed] + reader.known
+            finally:
+                self._slots.remember(request.session_id, left_behind)
+            if not reader.finished:
+                self._wait_idle(slot)
+        return reader.done()
+
+    def _follow(self, body: dict[str, Any], reader: CompletionReader, cancel: CancelToken) -> None:
+        """Run one completion to its end, or to the end that a cancel puts to it."""
+        client = self._need_loaded().client
+        try:
+            stream = client.stream("/completion", body)
+            try:
+                with cancel.hook(stream.interrupt):
+                    while events := stream.events():
+                        reader.feed(events)
+            finally:
+                stream.close()
+        except Refused as fault:
+            raise _request_fault(fault, self._need_loaded().context) from fault
+        except EngineGone:
+            if not cancel.is_set:
+                self._await_end()
+                raise
+        if not reader.finished and not cancel.is_set:
+            self._await_end()
+            raise EngineGone("the engine broke off in the middle of an answer")
+
+    def _wait_idle(self, slot: int) -> None:
+        """Wait until the native server has stopped working on a cancelled request."""
+        client = self._need_loaded().client
+
+        def is_idle() -> bool:
+            return not client.call("GET", "/slots", timeout_s=_IDLE_TIMEOUT_S)[slot]["is_processing"]
+
+        if not wait_until(is_idle, every_s=_IDLE_POLL_S, timeout_s=_IDLE_TIMEOUT_S):
+            raise EngineFault("engine_error", "the engine does not let go of a cancelled request", fatal=True)
+
+    def count(self, request: Count) -> Result:
+        size = len(self._encode(request.prompt_segments))
+        room = self._need_loaded().context - size
+        return Result(request_id=request.request_id, prompt_tokens=size, room=room)
+
+    def session(self, command: Open | Reset | Close) -> None:
+        match command:
+            case Open():
+                self._slots.open(command.session_id)
+            case Reset():
+                self._slots.reset(command.session_id)
+            case Close():
+                self._slots.close(command.session_id)
+
+    def close(self) -> None:
+        if self._server:
+            self._server.close()
+
+    def _lost(self, fault: EngineFault, returncode: int) -> None:
+        """The native process ended on its own: say so, and end alike."""
+        self._emit(Error(request_id=None, code=fault.code, message=fault.message, fatal=True))
+        self.close()
+        exits.end_like(returncode)
+
+    def _await_end(self) -> None:
+        """A broken connection is mostly the death of the native process: let its watcher speak first."""
+        if self._server and self._server.wait_lost(_LOST_WAIT_S):
+            threading.Event().wait(_LOST_WAIT_S)
+
+    def _encode(self, segments: tuple[Segment, ...]) -> list[int]:
+        loaded = self._need_loaded()
+        try:
+            return loaded.encoder.encode(segments)
+        except Refused as fault:
+            raise _request_fault(fault, loaded.context) from fault
+
+    def _need_loaded(self) -> _Loaded:
+        assert self._loaded is not None, "the protocol loop serves no request before the load is over"
+        return self._loaded
+
+
+def _choose_context(model: ModelFile, wanted: int | None, slots: int) -> int:
+    """Tokens a slot holds: what is wanted, at most what the model was trained for; if nothing is wanted, what
+    the model was trained for, at most what a share of the machine's memory allows."""
+    trained = model.integer("{arch}.context_length") or _LEAST_CONTEXT
+    if wanted:
+        return min(wanted, trained)
+    heads = model.integer("{arch}.attention.head_count") or 1
+    per_head = (model.integer("{arch}.embedding_length") or 0) // heads
+    key = model.integer("{arch}.attention.key_length") or per_head
+    value = model.integer("{arch}.attention.value_length") or per_head
+    kv_heads = model.integer("{arch}.attention.head_count_kv") or heads
+    layers = model.integer("{arch}.block_count") or 1
+    token_bytes = max(1, layers * kv_heads * (key + value) * _KV_BYTES_PER_VALUE)
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    fitting = int(memory * _KV_MEMORY_SHARE) // (token_bytes * slots) // 256 * 256
+    return min(trained, max(fitting, _LEAST_CONTEXT))
+
+
+def _warm_up(client: Client) -> list[int]:
+    """Make the server answer once (before that, ending it could hang), and learn from the answer at which ids
+    it ends a generation: banning them makes it list them."""
+    body = {"prompt": [0], "n_predict": 1, "ignore_eos": True, "cache_prompt": False, "id_slot": 0}
+    answer = client.call(
+        "POST",
+        "/completion",
+        body | {"response_fields": ["generation_settings/logit_bias"]},
+        timeout_s=_FIRST_REQUEST_TIMEOUT_S,
+    )
+    return [bias["token"] for bias in answer["generation_settings/logit_bias"]]
+
+
+def _leading_bos(client: Client) -> int | None:
+    """The id this model wants at the beginning of every prompt, asked of its own tokeniser."""
+    bare, full = (
+        client.call("POST", "/tokenize", {"content": "a", "add_special": special})["tokens"]
+        for special in (False, True)
+    )
+    return full[0] if len(full) > len(bare) and full[0] != bare[0] else None
+
+
+def _request_fault(refused: Refused, context: int) -> EngineFault:
+    """The native server's refusal of a request in our codes."""
+    if refused.type == "exceed_context_size_error":
+        return context_overflow(int(refused.prompt_tokens or 0), context)
+    code = "bad_request" if 400 <= refused.status < 500 else "engine_error"
+    return EngineFault(code, f"llama.cpp refuses the request: {refused.message}")

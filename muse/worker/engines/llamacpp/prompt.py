@@ -1,0 +1,105 @@
+"""Prompt segments to token ids, exactly: what a user wrote can never become a control token.
+
+The native server cuts the texts (its own tokeniser, so ids are those of the model). All texts of one kind go
+in one call, separated by an id that no model has. Each segment is encoded on its own; the ids are joined.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
+from muse.worker.engines.base import EngineFault
+from muse.worker.engines.llamacpp.client import Client
+from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+
+_SEPARATOR: Final = -1
+# Encoded texts kept, in characters of text: the history of a chat comes again with every turn. 30,000 tokens
+# of history take 60 ms to encode and nothing to look up.
+_KEPT_CHARACTERS: Final = 4 * 1024 * 1024
+
+_Text = tuple[str, bool]  # the text, and whether its control tokens are meant
+
+
+class PromptEncoder:
+    """bos: id that begins every prompt of this model, None if the model wants none."""
+
+    def __init__(self, client: Client, vocabulary: Vocabulary, bos: int | None) -> None:
+        self._client = client
+        self._vocabulary = vocabulary
+        self._bos = bos
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[_Text, list[int]] = OrderedDict()
+        self._kept_characters = 0
+
+    def encode(self, segments: Sequence[Segment]) -> list[int]:
+        """Ids of a prompt. Raises EngineFault."""
+        texts = self._encode_texts({(s.text, s.special) for s in segments if isinstance(s, TextSegment) and s.text})
+        ids: list[int] = []
+        for segment in segments:
+            match segment:
+                case TextSegment():
+                    ids += texts[segment.text, segment.special] if segment.text else []
+                case IdsSegment():
+                    if any(not 0 <= token < self._vocabulary.size for token in segment.ids):
+                        raise EngineFault("bad_request", "the prompt has token ids that this model does not know")
+                    ids += segment.ids
+                case ImageSegment():
+                    raise EngineFault("unsupported", "this model was loaded without an image encoder")
+        if self._bos is not None and ids[:1] != [self._bos]:
+            ids.insert(0, self._bos)
+        if not ids:
+            raise EngineFault("bad_request", "the prompt is empty")
+        return ids
+
+    def _encode_texts(self, wanted: set[_Text]) -> dict[_Text, list[int]]:
+        with self._lock:
+            known = {text: self._kept[text] for text in wanted if text in self._kept}
+        for special in (True, False):
+            fresh = [text for text in wanted if text[1] is special and text not in known]
+            if fresh:
+                encoded = self._tokenize(((text,) for text, _ in fresh), special=special)
+                known.update(zip(fresh, encoded if special else map(self._checked, fresh, encoded), strict=True))
+        self._keep(known)
+        return known
+
+    def _checked(self, text: _Text, ids: list[int]) -> list[int]:
+        """Ids of plain text without a control token among them.
+
+        llama.cpp makes user-defined tokens of their spelling even in plain text, so a text that holds one
+        is cut inside each spelling and encoded again.
+        """
+        if not self._vocabulary.control.keys().isdisjoint(ids):
+            (ids,) = self._tokenize([self._vocabulary.cut(text[0])], special=False)
+            if not self._vocabulary.control.keys().isdisjoint(ids):
+                raise EngineFault("bad_request", "a text cannot be kept apart from the model's control tokens")
+        return ids
+
+    def _tokenize(self, texts: Iterable[Sequence[str]], *, special: bool) -> list[list[int]]:
+        """Ids of each text; a text is given in pieces that are encoded apart and joined."""
+        content: list[str | int] = []
+        for pieces in texts:
+            content += [*filter(None, pieces), _SEPARATOR]
+        answer = self._client.call(
+            "POST", "/tokenize", {"content": content, "add_special": False, "parse_special": special}
+        )
+        lists: list[list[int]] = [[]]
+        for token in answer["tokens"]:
+            if token == _SEPARATOR:
+                lists.append([])
+            else:
+                lists[-1].append(token)
+        return lists[:-1]
+
+    def _keep(self, texts: dict[_Text, list[int]]) -> None:
+        with self._lock:
+            for text, ids in texts.items():
+                if text not in self._kept:
+                    self._kept_characters += len(text[0])
+                self._kept[text] = ids
+                self._kept.move_to_end(text)
+            while self._kept_characters > _KEPT_CHARACTERS and len(self._kept) > 1:
+                self._kept_characters -= len(self._kept.popitem(last=False)[0][0])

@@ -1,0 +1,65 @@
+"""The native server's own process: `python -m muse.worker.engines.llamacpp.serve SETTINGS` (JSON).
+
+It reports on its stdout with one JSON line, {"ready": true, ...} or {"error": text}, and serves until its
+stdin ends or it is killed. Descriptor 1 is the standard error for everything native. The server object is
+never destroyed: its teardown can hang.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+from muse.worker.stdio import take_over
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Load and serve. Does not return."""
+    life_fd, report_fd = take_over()
+
+    def report(line: dict[str, Any]) -> None:
+        os.write(report_fd, json.dumps(line).encode() + b"\n")
+
+    try:
+        # Only after the descriptors are safe; by name, since the package has no types.
+        xllamacpp: Any = importlib.import_module("xllamacpp")
+    except ImportError as fault:
+        report({"error": f"the package xllamacpp cannot be imported: {fault}"})
+        os._exit(1)
+    try:
+        server = xllamacpp.Server(_parameters(xllamacpp, settings))
+    except Exception as fault:  # any: a binding's faults have no common root
+        report({"error": f"{type(fault).__name__}: {fault}"})
+        os._exit(1)
+    devices = [f"{d['name']} ({d['description']})" for d in xllamacpp.get_device_info()]
+    report({"ready": True, "version": xllamacpp.__version__, "devices": devices, "address": server.listening_address})
+    while os.read(life_fd, 4096):
+        pass
+    os._exit(0)
+
+
+def _parameters(xllamacpp: Any, settings: dict[str, Any]) -> Any:
+    params = xllamacpp.CommonParams()
+    params.model.path = settings["model"]
+    params.hostnames = [settings["socket"]]
+    params.n_parallel = settings["slots"]
+    params.n_ctx = settings["context"] * settings["slots"]  # the server divides it by the slots
+    # Equal, so that a cancel in prefill waits for one small step of work only.
+    params.n_batch = params.n_ubatch = settings["batch"]
+    if settings["threads"]:  # else the library's choice: the fast cores
+        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
+    params.cache_ram_mib = settings["cache_mib"]
+    params.verbosity = settings["verbosity"]
+    params.n_threads_http = settings["slots"] + 4
+    params.ui = False
+    params.warmup = False  # the worker's first request does that
+    params.cache_idle_slots = False
+    params.sse_ping_interval = -1
+    return params
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

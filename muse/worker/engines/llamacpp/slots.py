@@ -1,0 +1,97 @@
+"""Which request runs in which slot of the native server.
+
+Rule: a named session keeps the slot it used last while that slot is idle. Everything else (a new session, a
+scratch request, a session whose slot is busy) takes the idle slot that holds no session, else the one used
+longest ago; the session that had it loses the slot. What was resident there goes into the server's prompt
+cache in RAM and comes back from it, so a displaced session is often still warm.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import attrs
+
+from muse.worker.engines.base import EngineFault
+
+# Sessions whose ids are remembered; the server's prompt cache holds fewer.
+_REMEMBERED: Final = 64
+
+
+@attrs.define(slots=True)
+class Resident:
+    """What a session's last request left behind. ids: known from the start of the prompt on, None when that
+    request failed half way. cold: the session was reset, nothing of it may be used again."""
+
+    ids: Sequence[int] | None = ()
+    cold: bool = False
+
+
+@attrs.define(slots=True)
+class _Slot:
+    number: int
+    session_id: str | None = None
+    is_busy: bool = False
+    used: int = 0  # time of last use, in requests
+
+
+class SlotTable:
+    """Hands out the slots 0 .. count-1. Thread-safe."""
+
+    def __init__(self, count: int) -> None:
+        self._slots = [_Slot(number) for number in range(count)]
+        self._sessions: OrderedDict[str, Resident] = OrderedDict()
+        self._lock = threading.Lock()
+        self._now = 0
+
+    @contextmanager
+    def taken(self, session_id: str | None) -> Generator[int]:
+        """Take a slot for the length of a request; gives its number. Raises EngineFault when all are busy."""
+        with self._lock:
+            idle = [slot for slot in self._slots if not slot.is_busy]
+            if not idle:
+                raise EngineFault("capacity_exhausted", "all slots of the engine are busy")
+            own = [slot for slot in idle if session_id is not None and slot.session_id == session_id]
+            slot = min(own or idle, key=lambda slot: (slot.session_id is not None, slot.used))
+            self._now += 1
+            slot.session_id, slot.is_busy, slot.used = session_id, True, self._now
+        try:
+            yield slot.number
+        finally:
+            with self._lock:
+                slot.is_busy = False
+
+    def resident(self, session_id: str | None) -> Resident:
+        """What is believed to be resident of a session; nothing for a scratch request."""
+        with self._lock:
+            return Resident() if session_id is None else self._sessions.get(session_id, Resident())
+
+    def remember(self, session_id: str | None, ids: Sequence[int] | None) -> None:
+        """Note what a request of the session left behind."""
+        if session_id is not None:
+            self._store(session_id, Resident(ids=ids))
+
+    def open(self, session_id: str) -> None:
+        with self._lock:
+            self._sessions.setdefault(session_id, Resident())
+
+    def reset(self, session_id: str) -> None:
+        self._store(session_id, Resident(cold=True))
+
+    def close(self, session_id: str) -> None:
+        with self._lock:
+            self._sessions.pop(session_id, None)
+            for slot in self._slots:
+                if slot.session_id == session_id:
+                    slot.session_id = None
+
+    def _store(self, session_id: str, resident: Resident) -> None:
+        with self._lock:
+            self._sessions[session_id] = resident
+            self._sessions.move_to_end(session_id)
+            while len(self._sessions) > _REMEMBERED:
+                self._sessions.popitem(last=False)

@@ -1,0 +1,202 @@
+"""One completion of the native server: its request body, and its stream turned into our events."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import attrs
+
+from muse.protocol import Accepted, Done, Draft, Progress, ResetReason, Sampling, Tokens
+from muse.worker.engines.base import Emit, EngineFault
+from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from muse.worker.residency import reset_reason
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class ModelIds:
+    """What the stream must know of the model. end: the ids at which the engine ends a generation."""
+
+    vocabulary: Vocabulary
+    end: frozenset[int]
+
+
+_RANDOM_SEED: Final = 0xFFFFFFFF
+_FINAL_FIELDS: Final = ["stop", "stop_type", "tokens_predicted", "timings"]
+
+
+def completion_body(
+    prompt: Sequence[int], *, slot: int, max_tokens: int, sampling: Sampling, reuse: bool
+) -> dict[str, Any]:
+    """The native request. Only the samplers named take part, so nothing penalises or truncates by default;
+    the order is llama.cpp's own: truncation first, temperature last."""
+    body: dict[str, Any] = {
+        "prompt": prompt,
+        "id_slot": slot,
+        "cache_prompt": reuse,
+        "n_predict": max_tokens,
+        "stream": True,
+        "return_tokens": True,
+        "return_progress": True,
+        "response_fields": _FINAL_FIELDS,
+    }
+    if sampling.temperature <= 0:
+        return body | {"samplers": ["top_k"], "top_k": 1}
+    seed = _RANDOM_SEED if sampling.seed is None else sampling.seed % _RANDOM_SEED
+    return body | {
+        "samplers": ["top_k", "top_p", "min_p", "temperature"],
+        "temperature": sampling.temperature,
+        "top_k": sampling.top_k,
+        "top_p": sampling.top_p,
+        "min_p": sampling.min_p,
+        "seed": seed,
+    }
+
+
+class CompletionReader:
+    """Follows one stream and emits accepted, progress and tokens as they become known.
+
+    processed: prompt tokens in the cache. known: generated ids up to the first unknown one. all_known: there
+    is none unknown. finished: the stream's last object has come.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt: Sequence[int],
+        room: int,
+        resident: Sequence[int] | None,
+        model: ModelIds,
+        emit: Emit,
+    ) -> None:
+        self._request_id = request_id
+        self._prompt = prompt
+        self._room = room
+        self._resident = resident
+        self._model = model
+        self._emit = emit
+        self._began = time.monotonic()
+        self._first_token = 0.0
+        self._reason: ResetReason | None = None  # None: not accepted yet
+        self._reused = 0
+        self._counted = 0  # tokens the stream has shown, without the end token
+        self._final: dict[str, Any] = {}
+        self.processed = 0
+        self.known: list[int] = []
+        self.all_known = True
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._final)
+
+    def feed(self, events: Sequence[bytes]) -> None:
+        """Take the events that arrived together; their tokens leave together. Raises EngineFault."""
+        ids: list[int] = []
+        text = ""
+        for event in events:
+            value: dict[str, Any] = json.loads(event)
+            if "prompt_progress" in value:
+                self._progress(value["prompt_progress"])
+            elif value.get("stop"):
+                self._final = value
+            elif "error" in value:
+                raise EngineFault("engine_error", f"llama.cpp: {value['error'].get('message', value['error'])}")
+            else:
+                piece: str = value["content"]
+                piece_ids = self._ids_of(piece, value["tokens"][0], value["tokens_predicted"])
+                if piece_ids is None:
+                    self._send(ids, text)
+                    self._send(None, piece)
+                    ids, text = [], ""
+                else:
+                    ids += piece_ids
+                    text += piece if piece_ids else ""
+        self._send(ids, text)
+
+    def _ids_of(self, piece: str, last: int, predicted: int) -> Sequence[int] | None:
+        """Ids of a piece: usually one, none for the end token, None when they cannot be told."""
+        missing = predicted - self._counted - 1
+        if last in self._model.end:
+            return ()  # the end token: always the last event
+        self._counted = predicted
+        ids = (last,) if not missing else self._model.vocabulary.recover(piece, missing, last)
+        if ids is None:
+            self.all_known = False
+        elif self.all_known:
+            self.known += ids
+        return ids
+
+    def _send(self, ids: Sequence[int] | None, text: str) -> None:
+        if ids or text:
+            self._accept(0)
+            if not self._first_token:
+                self._first_token = time.monotonic()
+            self._emit(Tokens(request_id=self._request_id, ids=None if ids is None else tuple(ids), text=text))
+
+    def _progress(self, progress: dict[str, int]) -> None:
+        self._accept(progress["cache"])
+        self.processed = progress["processed"]
+        if self.processed > self._reused:
+            self._emit(
+                Progress(
+                    request_id=self._request_id, phase="prefill", processed=self.processed, total=len(self._prompt)
+                )
+            )
+
+    def _accept(self, reused: int) -> None:
+        """Say accepted, once: the first event of the stream tells what the engine really reuses."""
+        if self._reason is None:
+            self._reused = self.processed = reused
+            self._reason = reset_reason(self._resident, self._prompt, reused)
+            self._emit(
+                Accepted(
+                    request_id=self._request_id,
+                    prompt_tokens=len(self._prompt),
+                    reused_prompt_tokens=reused,
+                    session_reset_reason=self._reason,
+                    room=self._room,
+                )
+            )
+
+    def give_nothing(self) -> None:
+        """End a request for no tokens at all, without the engine."""
+        self._accept(0)
+        self._final = {"stop_type": "limit", "tokens_predicted": 0}
+
+    def done(self) -> Done:
+        """The last event, of a finished or a cancelled stream."""
+        now = time.monotonic()
+        decode_ms = (now - self._first_token) * 1000 if self._first_token else 0.0
+        prefill_ms = ((self._first_token or now) - self._began) * 1000
+        timings: dict[str, Any] = self._final.get("timings", {})
+        if timings:
+            prefill_ms, decode_ms = timings["prompt_ms"], timings["predicted_ms"]
+        is_stop = self._final.get("stop_type") == "eos"
+        completion = self._final.get("tokens_predicted", self._counted + is_stop) - is_stop
+        # Tokens that ended inside a character at the very end are counted, but nobody can name them.
+        is_complete = self.all_known and completion == len(self.known)
+        prefilled = max(self.processed - self._reused, 0)
+        return Done(
+            request_id=self._request_id,
+            finish_reason="cancelled" if not self.finished else "stop" if is_stop else "length",
+            prompt_tokens=len(self._prompt),
+            completion_tokens=completion,
+            reused_prompt_tokens=self._reused,
+            prefilled_prompt_tokens=prefilled,
+            session_reset_reason=self._reason or "new",
+            prefill_ms=prefill_ms,
+            prefill_tokens_per_second=_rate(prefilled, prefill_ms),
+            decode_ms=decode_ms,
+            decode_tokens_per_second=_rate(completion, decode_ms),
+            total_ms=(now - self._began) * 1000,
+            generated_token_ids=tuple(self.known) if is_complete else None,
+            draft=Draft(proposed=timings["draft_n"], accepted=timings["draft_n_accepted"])
+            if "draft_n" in timings
+            else None,
+        )
+
+
+def _rate(count: int, milliseconds: float) -> float:
+    return count / milliseconds * 1000 if milliseconds > 0 else 0.0

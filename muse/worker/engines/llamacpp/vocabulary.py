@@ -1,0 +1,127 @@
+"""The vocabulary of a model: which spellings are control tokens, and what bytes a token stands for.
+
+Also the one inference this engine makes about ids: llama.cpp's stream leaves out the tokens that end inside a
+UTF-8 character (only their number shows in the counter). `recover` names them where exactly one sequence of
+tokens fits, and else says that it does not know.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+from muse.worker.engines.llamacpp.gguf import ModelFile
+
+_CONTROL: Final = 3
+_USER_DEFINED: Final = 4
+# A gap longer than this is not searched; real ones have one to four tokens.
+_MAX_MISSING: Final = 12
+
+
+class Vocabulary:
+    """control: ids that text of a user must never become, to spelling. size: number of ids."""
+
+    def __init__(self, model: ModelFile) -> None:
+        texts: list[bytes] = model.metadata.get("tokenizer.ggml.tokens", [])
+        kinds: list[int] = model.metadata.get("tokenizer.ggml.token_type", [])
+        template = model.text("tokenizer.chat_template")
+        self._texts = texts
+        self.size = len(texts)
+        self.control = {
+            token: text.decode("utf-8", "replace")
+            for token, (text, kind) in enumerate(zip(texts, kinds, strict=False))
+            if kind == _CONTROL or (kind == _USER_DEFINED and _is_scaffold(text, template))
+        }
+        spellings = sorted(filter(None, self.control.values()), key=len, reverse=True)
+        self._spelling = re.compile("|".join(map(re.escape, spellings)) or r"(?!)")
+        byte_level = model.text("tokenizer.ggml.model") == "gpt2"
+        self._spell = _spell_byte_level if byte_level else _spell_sentence_piece
+        self._ids: dict[bytes, int] = {}
+
+    def cut(self, text: str) -> list[str]:
+        """Cut a text inside every spelling of a control token, so that no piece holds one."""
+        pieces: list[str] = []
+        start = 0
+        for match in self._spelling.finditer(text):
+            pieces.append(text[start : match.start() + 1])
+            start = match.start() + 1
+        return [*pieces, text[start:]]
+
+    def recover(self, piece: str, missing: int, last: int) -> tuple[int, ...] | None:
+        """Ids of a piece of which only the number of tokens and the last one are known.
+
+        Proof: the engine holds a token back exactly while the text so far ends inside a character. So the
+        `missing` tokens spell the piece without the last token's bytes, each ending inside a character.
+        All sequences of tokens that do so are looked for, also shorter ones (a control token in between
+        spells nothing); an answer is given only if there is exactly one, of the right length. A replacement
+        character in the piece may stand for other bytes, so nothing is concluded from it.
+        """
+        if "\N{REPLACEMENT CHARACTER}" in piece or missing > _MAX_MISSING or not 0 <= last < self.size:
+            return None
+        whole = piece.encode()
+        end = next((n for n in range(1, len(whole)) if self._id_of(whole[n:]) == last), 0)
+        found: list[tuple[int, ...]] = []
+        if end:
+            self._search(whole[:end], 0, missing, (), found)
+        return (*found[0], last) if len(found) == 1 and len(found[0]) == missing else None
+
+    def _search(
+        self, data: bytes, start: int, left: int, so_far: tuple[int, ...], found: list[tuple[int, ...]]
+    ) -> None:
+        if start == len(data):
+            found.append(so_far)
+            return
+        for stop in range(start + 1, len(data) + 1 if left else 0):
+            token = self._id_of(data[start:stop])
+            if token is not None and _ends_inside_character(data[:stop]) and len(found) < 2:
+                self._search(data, stop, left - 1, (*so_far, token), found)
+
+    def _id_of(self, spelled: bytes) -> int | None:
+        if not self._ids:
+            self._ids = dict(zip(self._texts, range(self.size), strict=True))
+            if len(self._ids) != self.size:  # two ids with one text: no conclusion is safe
+                self._ids = {b"\xff": -1}
+        return self._ids.get(self._spell(spelled))
+
+
+def _is_scaffold(text: bytes, template: str) -> bool:
+    """Whether a user-defined token frames messages, unlike those for runs of blanks or HTML. llama.cpp turns
+    the spelling of such a token into the token even in plain text, and declares some control tokens so."""
+    spelling = text.decode("utf-8", "replace")
+    if re.fullmatch(r"<\|.+\|>", spelling):
+        return True
+    return re.fullmatch(r"<.+>|\[.+\]", spelling) is not None and spelling in template
+
+
+def _ends_inside_character(data: bytes) -> bool:
+    for back in range(1, min(4, len(data)) + 1):
+        byte = data[-back]
+        if byte & 0xC0 == 0x80:
+            continue
+        length = 4 if byte >= 0xF0 else 3 if byte >= 0xE0 else 2 if byte >= 0xC0 else 1
+        return length > back
+    return False
+
+
+@lru_cache(maxsize=1)
+def _byte_letters() -> dict[int, bytes]:
+    """Byte to its letter in byte-level vocabularies (the rule of GPT-2): printable Latin-1 characters stand
+    for themselves, the others for U+0100 and up in order."""
+    own = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    letters = {byte: chr(byte) for byte in own}
+    for number, byte in enumerate(byte for byte in range(256) if byte not in letters):
+        letters[byte] = chr(256 + number)
+    return {byte: letter.encode() for byte, letter in letters.items()}
+
+
+def _spell_byte_level(data: bytes) -> bytes:
+    letters = _byte_letters()
+    return b"".join(letters[byte] for byte in data)
+
+
+def _spell_sentence_piece(data: bytes) -> bytes:
+    try:
+        return data.decode().replace(" ", "\N{LOWER ONE EIGHTH BLOCK}").encode()
+    except UnicodeDecodeError:
+        return b"<0x%02X>" % data[0] if len(data) == 1 else b"\xff\xff"

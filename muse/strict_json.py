@@ -176,7 +176,7 @@ def _refuse_surrogate(value: object) -> NoReturn:
     raise AssertionError("nothing in the value holds a lone surrogate")
 
 
-@attrs.define(frozen=True, slots=True)
+@attrs.frozen
 class _Step:
     """Where a value stands: in which parent, under which key or index. Cheap to make, written out only once."""
 

@@ -62,6 +62,12 @@ class Http11(H11Protocol):
         size = len(event.method) + len(event.target) + sum(len(name) + len(value) for name, value in event.headers)
         if size > self.config.h11_max_incomplete_size:
             raise protocol_fault(431)
+        if any(name == b"transfer-encoding" for name, _ in event.headers) and (
+            event.http_version == b"1.0" or any(name == b"content-length" for name, _ in event.headers)
+        ):
+            # RFC 9112 sections 6.1 and 6.3: two statements of the length, or one that HTTP/1.0 does not have, are
+            # how one request is hidden in another.
+            raise protocol_fault(400)
         if any(name == b"upgrade" and b"websocket" in value.lower() for name, value in event.headers):
             raise ClientFault("websocket_unsupported", "There is no WebSocket here; events are sent as SSE.")
 

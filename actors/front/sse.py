@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from types import TracebackType
 from typing import Final, cast
 
+from quart import has_request_context, request
 from quart.wrappers.response import ResponseBody
 from quart_trio.wrappers import TrioResponse
 
@@ -59,7 +60,13 @@ def sse_response(
     """
     if on_close is not None:
         at_request_end(on_close)
-    response = TrioResponse(_SseBody(batches), headers=dict(headers or {}), content_type="text/event-stream")
+    # HEAD asks for the headers of a stream, not to keep one running unseen.
+    wanted = not has_request_context() or request.method != "HEAD"
+    response = TrioResponse(
+        _SseBody(batches if wanted else _nothing(), batches),
+        headers=dict(headers or {}),
+        content_type="text/event-stream",
+    )
     # Proxies must neither store nor compress it: compression holds events back.
     response.headers.setdefault("Cache-Control", "no-store, no-transform")
     response.headers.setdefault("X-Accel-Buffering", "no")
@@ -70,9 +77,9 @@ def sse_response(
 class _SseBody(ResponseBody):
     """Quart's body interface over an async iterator. (Quart's own wrapper takes only generators under Trio.)"""
 
-    def __init__(self, batches: AsyncIterator[bytes]) -> None:
+    def __init__(self, batches: AsyncIterator[bytes], source: AsyncIterator[bytes]) -> None:
         self._batches = batches
-        self._aclose = cast("Callable[[], Awaitable[None]] | None", getattr(batches, "aclose", None))
+        self._aclose = cast("Callable[[], Awaitable[None]] | None", getattr(source, "aclose", None))
 
     async def __aenter__(self) -> AsyncIterator[bytes]:
         return self._batches
@@ -82,6 +89,11 @@ class _SseBody(ResponseBody):
     ) -> None:
         if self._aclose is not None:
             await self._aclose()
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    for batch in ():
+        yield batch
 
 
 def _one_line(text: str) -> str:

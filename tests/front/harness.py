@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import partial
+from pathlib import Path
 
 import attrs
 import h11
 import trio
-from quart import request
+import trio.testing
+from quart import Response, request
 from quart_trio import QuartTrio
+from werkzeug.datastructures import Headers
 
 from actors.front import serve as serve_module
+from actors.front.answers import fault_answer
 from actors.front.binding import bind
 from actors.front.body import read_json
 from actors.front.gate import Gate, at_request_end
@@ -22,12 +25,13 @@ from actors.front.limits import FrontLimits
 from actors.front.security import SecurityPolicy
 from actors.front.sse import sse_data, sse_event, sse_response
 from actors.front.static import StaticFile, StaticFiles
+from muse.errors import MuseError
 
-HANG_S = 10
+HANG_S = 30
 """Guard against a hang; nothing waits so long when all is well."""
 
-QUICK = FrontLimits(header_s=0.3, keep_alive_s=0.3, body_stall_s=0.3, send_stall_s=0.5, linger_s=0.2, stop_grace_s=0.2)
-"""Limits for tests that wait for one to act."""
+QUICK = FrontLimits(header_s=4, keep_alive_s=0.3, body_stall_s=1, send_stall_s=1, linger_s=0.2, stop_grace_s=0.2)
+"""Limits for tests that wait for them: short, but long enough for a request on a busy machine."""
 
 PATIENT = FrontLimits(header_s=60, keep_alive_s=60, body_stall_s=60, send_stall_s=60)
 """Limits for tests in which none may act."""
@@ -63,19 +67,36 @@ class Front:
     done: trio.Event
     phases: dict[str, Phase]
     stopping: trio.Event
-    connections: set[object]
+    cancel: Callable[[], None]
+    idle_tasks: int = 0
+    idle_fds: int = 0
 
     async def connect(self) -> Client:
         return Client(self, await trio.open_tcp_stream("127.0.0.1", self.port))
 
     async def assert_healthy(self) -> None:
-        async with await self.connect() as client:
-            answer = await client.ask("GET", "/health")
+        """A new connection is served. Asked again if it was closed: on a stalled machine a limit may act here too."""
+        with trio.fail_after(HANG_S):
+            while True:
+                async with await self.connect() as client:
+                    try:
+                        answer = await client.ask("GET", "/health")
+                    except (trio.BrokenResourceError, ConnectionError):
+                        continue
+                if answer.status != 408:
+                    break
         assert answer.status == 200
 
-    async def wait_no_connections(self) -> None:
+    async def wait_no_connection_tasks(self) -> None:
+        """Wait until the server works on no connection; the client's side may still be open."""
         with trio.fail_after(HANG_S):
-            while self.connections:
+            while _tasks() > self.idle_tasks:
+                await trio.sleep(0.001)
+
+    async def wait_nothing_left(self) -> None:
+        """Wait until no task and no descriptor is there that was not there before the first connection."""
+        with trio.fail_after(HANG_S):
+            while (self.idle_tasks, self.idle_fds) != (_tasks(), _fds()):
                 await trio.sleep(0.001)
 
 
@@ -164,13 +185,18 @@ class Client:
                 elif isinstance(event, h11.EndOfMessage):
                     return Reply(status, headers, content)
                 elif isinstance(event, h11.ConnectionClosed):
-                    raise AssertionError("closed before an answer")
+                    raise ConnectionError("closed before an answer")
 
 
 def make_app(phases: dict[str, Phase], stopping: trio.Event) -> QuartTrio:
     """Routes that stay in one phase until they are cancelled."""
     app = QuartTrio("front_under_test", static_folder=None)
     app.config.update(RESPONSE_TIMEOUT=None, BODY_TIMEOUT=None, MAX_CONTENT_LENGTH=None)
+
+    @app.errorhandler(MuseError)
+    async def on_fault(fault: MuseError) -> Response:
+        answer = fault_answer(fault)
+        return Response(answer.body, answer.status, Headers([(k.decode(), v.decode()) for k, v in answer.headers]))
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -199,31 +225,40 @@ def make_app(phases: dict[str, Phase], stopping: trio.Event) -> QuartTrio:
             raise
         return {}
 
+    @app.post("/slow")
+    async def slow() -> dict[str, str]:
+        phases["slow"].count("entered")
+        return {"status": "ok"}
+
     @app.get("/quiet")
-    async def quiet() -> object:
+    async def quiet() -> Response:
         return sse_response(_one_then_silence(phases["quiet"]))
 
+    @app.get("/silent")
+    async def silent() -> Response:
+        return sse_response(_silence())
+
     @app.get("/flood")
-    async def flood() -> object:
+    async def flood() -> Response:
         return sse_response(_endless(phases["flood"]))
 
     @app.get("/polite")
-    async def polite() -> object:
+    async def polite() -> Response:
         return sse_response(_until(stopping, phases["polite"]))
 
     @app.get("/unstarted")
-    async def unstarted() -> object:
+    async def unstarted() -> dict[str, str]:
         at_request_end(lambda: phases["unstarted"].count("ended"))
         phases["unstarted"].count("entered")
         await trio.sleep_forever()
         return {}
 
     @app.get("/crash")
-    async def crash() -> object:
+    async def crash() -> Response:
         raise RuntimeError("a fault of the route")
 
     @app.get("/crash-late")
-    async def crash_late() -> object:
+    async def crash_late() -> Response:
         return sse_response(_crash_after_one())
 
     @app.get("/big")
@@ -243,6 +278,11 @@ async def _one_then_silence(phase: Phase) -> AsyncIterator[bytes]:
         raise
     finally:
         phase.count("ended")
+
+
+async def _silence() -> AsyncIterator[bytes]:
+    await trio.sleep_forever()
+    yield b""
 
 
 async def _endless(phase: Phase) -> AsyncIterator[bytes]:
@@ -269,6 +309,14 @@ async def _crash_after_one() -> AsyncIterator[bytes]:
     raise RuntimeError("a fault of the stream")
 
 
+def _tasks() -> int:
+    return trio.lowlevel.current_statistics().tasks_living
+
+
+def _fds() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
 STATIC = StaticFiles(
     {
         "/": StaticFile(b"text/html; charset=utf-8", b'"page"', b"<!doctype html><title>t</title>"),
@@ -281,8 +329,9 @@ STATIC = StaticFiles(
 async def running(limits: FrontLimits = PATIENT, *, key: str | None = None) -> AsyncIterator[Front]:
     """The server, until the block ends; it must then stop by itself."""
     binding = bind("127.0.0.1", 0)
-    phases = {name: Phase() for name in ("wait", "quiet", "flood", "polite", "unstarted")}
+    phases = {name: Phase() for name in ("wait", "slow", "quiet", "flood", "polite", "unstarted")}
     stopping = trio.Event()
+    scope = trio.CancelScope()
     gate = Gate(
         make_app(phases, stopping),
         policy=SecurityPolicy.for_binding(binding, key=key),
@@ -296,17 +345,20 @@ async def running(limits: FrontLimits = PATIENT, *, key: str | None = None) -> A
         done=trio.Event(),
         phases=phases,
         stopping=stopping,
-        connections=set(),
+        cancel=scope.cancel,
     )
     async with trio.open_nursery() as nursery:
 
         async def run(*, task_status: trio.TaskStatus[None]) -> None:
-            await serve_module.serve(
-                gate, sockets=binding.sockets, stop=front.stop, limits=limits, task_status=task_status
-            )
+            with scope:
+                await serve_module.serve(
+                    gate, sockets=binding.sockets, stop=front.stop, limits=limits, task_status=task_status
+                )
             front.done.set()
 
-        await nursery.start(partial(run))
+        await nursery.start(run)
+        await trio.testing.wait_all_tasks_blocked()
+        front.idle_tasks, front.idle_fds = _tasks(), _fds()
         yield front
         front.stopping.set()
         front.stop.set()

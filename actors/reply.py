@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Final, Literal
 
 import attrs
@@ -47,8 +49,6 @@ class Finished:
 
     finish_reason: FinishReason
     metrics: MuseMetrics
-    prompt_tokens: int
-    completion_tokens: int
 
 
 @attrs.frozen(kw_only=True)
@@ -96,6 +96,7 @@ class Reply:
         self.sign: Sign | None = None
         self.sign_version = 0
         self.abandoned: Final = trio.Event()
+        self._readers = 0
         self._blocks: list[_Block] = []
         self._end = 0
         self._signal = Signal()
@@ -185,6 +186,28 @@ class Reply:
         while self.outcome is None:
             await self._signal.wait()
         return self.outcome
+
+    @contextmanager
+    def attended(self) -> Generator[None]:
+        """Count as a reader for the time of the context (of detached replies: see wait_unattended)."""
+        self._readers += 1
+        self._signal.notify()
+        try:
+            yield
+        finally:
+            self._readers -= 1
+            self._signal.notify()
+
+    async def wait_unattended(self, patience_s: float) -> None:
+        """Wait until there was no reader for `patience_s` seconds on end."""
+        while True:
+            with trio.move_on_after(patience_s) as patience:
+                while not self._readers:
+                    await self._signal.wait()
+            if patience.cancelled_caught:
+                return
+            while self._readers:
+                await self._signal.wait()
 
     def abandon(self) -> None:
         """Nobody wants this answer any more: its Turn cancels it, in whatever phase it is."""

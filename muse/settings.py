@@ -37,6 +37,8 @@ class Limits:
     quiet_s: float = 10.0
     """Longest silence in a stream: a comment is sent then."""
     retry_after_s: int = 5
+    unattended_s: float = 300.0
+    """How long a detached reply goes on without anybody reading it."""
 
 
 @attrs.frozen(kw_only=True)

@@ -1,46 +1,81 @@
-"""POST /v1/chat/completions, streaming and not.
+"""Routes of answers: POST /v1/chat/completions, and what can be done with a reply by its id.
 
-Order on the wire (design section 3.6): role chunk, content, finish chunk, metrics chunk, usage chunk if
-asked, [DONE]. Signs of life are SSE comments. A client that goes away is noticed by the cancellation of
-its request's task: the reply is abandoned in a `finally`, and its Turn cancels in whatever phase it is.
+A client that goes away is noticed by the cancellation of its request's task: an ordinary reply is abandoned
+in a `finally`, and its Turn cancels in whatever phase it is; a detached one goes on without its reader.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
-import attrs
 import trio
 from quart import Blueprint, Response, request
 from quart.typing import ResponseReturnValue
 
 from actors.front.body import read_json
 from actors.front.context import FrontContext
-from actors.front.sse import SSE_DONE, sse_comment, sse_data, sse_response
-from actors.reply import Failed, Finished, Reply, Sign
-from actors.sessions.messages import StartTurn
+from actors.front.reply_stream import StreamOptions, reply_events
+from actors.front.sse import sse_response
+from actors.reply import Failed, Reply
+from actors.sessions.messages import AnswerNow, FindReply, StartTurn
 from actors.state_board import ANSWERING
 from muse.api.chat_request import ChatRequest, parse_chat_request
-from muse.api.responses import ChunkEncoder, completion_body
+from muse.api.responses import completion_body
 from muse.errors import ClientFault, Unavailable
 
 
 def chat_routes(context: FrontContext) -> Blueprint:
     """The routes, over one context."""
     routes = Blueprint("chat", __name__)
+    sessions = context.sessions
 
     @routes.post("/v1/chat/completions")
     async def chat_completions() -> ResponseReturnValue:
         body = await read_json(request)
         chat = parse_chat_request(body, context.defaults)
         _check_model(context, chat)
-        reply = await context.sessions.ask(StartTurn(request=chat))
+        if chat.detached and not chat.stream:
+            raise ClientFault(
+                "invalid_value", "muse.detached needs stream: true, to learn the reply's id.", param="muse.detached"
+            )
+        reply = await sessions.ask(StartTurn(request=chat))
         if chat.stream:
             return await _start_stream(context, chat, reply)
-        return await _whole(context, reply)
+        return await _whole(context, chat, reply)
+
+    @routes.get("/api/replies/<reply_id>")
+    async def read_reply(reply_id: str) -> Response:
+        after, reasoning = _reading_options()
+        reply = await sessions.ask(FindReply(reply_id=reply_id))
+        if after > reply.end:
+            raise ClientFault("invalid_value", f"after is beyond the {reply.end} characters so far.", param="after")
+        options = StreamOptions(
+            include_usage=True,
+            reasoning=reasoning,
+            numbered=True,
+            quiet_s=context.settings.limits.quiet_s,
+            after=after,
+        )
+        return sse_response(_attended(reply, options))
+
+    @routes.post("/api/replies/<reply_id>/answer-now")
+    async def answer_now(reply_id: str) -> dict[str, object]:
+        return {"answering": await sessions.ask(AnswerNow(reply_id=reply_id))}
 
     return routes
+
+
+def _reading_options() -> tuple[int, bool]:
+    unknown = sorted(set(request.args) - {"after", "reasoning"})
+    if unknown:
+        raise ClientFault("unknown_parameter", f"Unknown query field: {unknown[0][:60]}.", param=unknown[0][:60])
+    text = request.args.get("after", "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= 12):
+        raise ClientFault("invalid_value", "after must be a number of characters, 0 or more.", param="after")
+    reasoning = request.args.get("reasoning", "true")
+    if reasoning not in ("true", "false"):
+        raise ClientFault("invalid_value", "reasoning must be true or false.", param="reasoning")
+    return int(text), reasoning == "true"
 
 
 def _check_model(context: FrontContext, chat: ChatRequest) -> None:
@@ -54,7 +89,7 @@ def _check_model(context: FrontContext, chat: ChatRequest) -> None:
         )
 
 
-async def _whole(context: FrontContext, reply: Reply) -> ResponseReturnValue:
+async def _whole(context: FrontContext, chat: ChatRequest, reply: Reply) -> ResponseReturnValue:
     """Wait for the outcome; a model that is still loading gets a bounded wait, then 503."""
     try:
         limits = context.settings.limits
@@ -77,6 +112,7 @@ async def _whole(context: FrontContext, reply: Reply) -> ResponseReturnValue:
         model=reply.model_id,
         created=reply.created,
         text=reply.text("answer"),
+        reasoning=reply.text("reasoning") if chat.return_reasoning else None,
         metrics=outcome.metrics,
     )
 
@@ -95,59 +131,29 @@ async def _start_stream(context: FrontContext, chat: ChatRequest, reply: Reply) 
             await reply.wait_accepted()
         if isinstance(reply.outcome, Failed) and not reply.accepted:
             raise reply.outcome.fault
-        return sse_response(_events(context, chat, reply))
     except BaseException:
         reply.abandon()
         raise
+    options = StreamOptions(
+        include_usage=chat.include_usage,
+        reasoning=chat.return_reasoning,
+        numbered=chat.detached,
+        quiet_s=context.settings.limits.quiet_s,
+    )
+    return sse_response(_attended(reply, options) if chat.detached else _owned(reply, options))
 
 
-async def _events(context: FrontContext, chat: ChatRequest, reply: Reply) -> AsyncIterator[bytes]:
-    quiet_s = context.settings.limits.quiet_s
-    position, sign_version = 0, 0
-    encoder: ChunkEncoder | None = None
+async def _owned(reply: Reply, options: StreamOptions) -> AsyncGenerator[bytes]:
+    """The stream of the only client: when it leaves, the reply is abandoned."""
     try:
-        while True:
-            batch: list[bytes] = []
-            if encoder is None and (reply.accepted or isinstance(reply.outcome, Finished)):
-                model = context.board.value.model
-                name = reply.model_id or (model.model_id if model is not None else "")
-                encoder = ChunkEncoder(reply_id=reply.id, model=name, created=reply.created)
-                batch.append(_frame(encoder.role()))
-            if reply.sign is not None and reply.sign_version != sign_version:
-                sign_version = reply.sign_version
-                batch.append(_comment(reply.sign))
-            outcome = reply.outcome
-            for piece in reply.read(position):
-                assert encoder is not None
-                batch.append(_frame(encoder.content(piece.text)))
-                position = piece.end
-            if position < reply.end:
-                yield b"".join(batch)  # a reader that lags: the end comes after all the text
-                continue
-            if isinstance(outcome, Failed):
-                batch += [sse_data(outcome.fault.envelope()), SSE_DONE]
-            elif outcome is not None:
-                assert encoder is not None
-                batch += [_frame(encoder.finish(outcome.finish_reason)), _frame(encoder.metrics(outcome.metrics))]
-                if chat.include_usage:
-                    batch.append(_frame(encoder.usage(outcome.metrics)))
-                batch.append(SSE_DONE)
-            if batch:
-                yield b"".join(batch)
-            if outcome is not None:
-                return
-            with trio.move_on_after(quiet_s) as patience:
-                await reply.wait_news(position, sign_version)
-            if patience.cancelled_caught:
-                yield sse_comment("waiting") if reply.sign is None else _comment(reply.sign)
+        async for batch in reply_events(reply, options):
+            yield batch
     finally:
-        reply.abandon()  # no effect after the outcome; on a disconnect it ends the generation
+        reply.abandon()  # no effect after the outcome
 
 
-def _frame(data: bytes) -> bytes:
-    return b"data: " + data + b"\n\n"
-
-
-def _comment(sign: Sign) -> bytes:
-    known = {name: value for name, value in attrs.asdict(sign).items() if value is not None}
-    return sse_comment("muse " + json.dumps(known))
+async def _attended(reply: Reply, options: StreamOptions) -> AsyncIterator[bytes]:
+    """The stream of one of several readers: the reply goes on without it."""
+    with reply.attended():
+        async for batch in reply_events(reply, options):
+            yield batch

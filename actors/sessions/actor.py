@@ -1,6 +1,6 @@
 """SessionManager: the queue of turns, one task for each, and who is meant by a cancel.
 
-Inbox: StartTurn, CancelTurn. Tells: the turns, the StateBoard (counts of running and queued).
+Inbox: StartTurn, CancelTurn, FindReply, AnswerNow. Tells: the turns, the StateBoard (counts of running and queued).
 
 Rule of admission: first in, first out; at most the worker's `max_inflight_requests` at a time; one
 turn of a session at a time (a second request on it waits without holding others up). Turns are
@@ -12,17 +12,19 @@ from __future__ import annotations
 import logging
 from typing import assert_never
 
+import attrs
 import trio
 
 from actors.kernel import Address
-from actors.reply import Failed, Reply
-from actors.sessions.messages import CancelTurn, SessionMessage, StartTurn
+from actors.reply import Failed, Finished, Reply
+from actors.sessions.messages import AnswerNow, CancelTurn, FindReply, SessionMessage, StartTurn
+from actors.sessions.shelf import Shelf
 from actors.sessions.turn import Turn
 from actors.state_board import ANSWERING, RequestCounts, StateBoard
 from actors.supervisor.messages import SupervisorMessage
 from actors.transcripts.messages import TranscriptMessage
 from muse.api.responses import new_reply_id
-from muse.errors import InternalFault, Unavailable
+from muse.errors import ClientFault, InternalFault, MuseError, Unavailable
 from muse.settings import Limits
 
 log = logging.getLogger("muse.sessions")
@@ -47,6 +49,7 @@ class SessionManager:
         self._limits = limits
         self._queue: list[Turn] = []
         self._running: list[Turn] = []
+        self._shelf = Shelf()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until the inbox is closed, then cancel what runs."""
@@ -59,6 +62,10 @@ class SessionManager:
                         self._start(message, nursery)
                     case CancelTurn():
                         message.port.answer(self._cancel(message))
+                    case FindReply():
+                        self._find(message)
+                    case AnswerNow():
+                        self._answer_now(message)
                     case _:
                         assert_never(message)
             nursery.cancel_scope.cancel()
@@ -78,18 +85,57 @@ class SessionManager:
                 )
             )
             return
-        reply = Reply(new_reply_id(), message.request.session_id)
+        request, earlier = message.request, None
+        if request.continue_from is not None:
+            try:
+                earlier = self._continuable(request.continue_from)
+            except MuseError as fault:
+                message.port.fail(fault)
+                return
+            request = attrs.evolve(request, messages=earlier.request.messages, session_id=earlier.request.session_id)
+        reply = Reply(new_reply_id(), request.session_id)
         turn = Turn(
-            request=message.request,
+            request=request,
             reply=reply,
             board=self._board,
             supervisor=self._supervisor,
             transcripts=self._transcripts,
+            unattended_s=self._limits.unattended_s,
+            earlier=earlier,
         )
+        self._shelf.put(turn)
         self._queue.append(turn)
         nursery.start_soon(self._run_turn, turn)
         self._admit()
         message.port.answer(reply)
+
+    def _continuable(self, reply_id: str) -> Turn:
+        turn = self._shelf.find(reply_id, trio.current_time())
+        if turn is None:
+            raise reply_not_found(param="muse.continue")
+        outcome = turn.reply.outcome
+        if outcome is None:
+            raise ClientFault("reply_running", "That reply is still being given.", status=409, param="muse.continue")
+        complete = isinstance(outcome, Finished) and outcome.finish_reason == "stop"
+        if complete or turn.answer is None or not turn.answer.generated.tokens:
+            raise ClientFault(
+                "reply_complete", "There is nothing to continue in that reply.", status=409, param="muse.continue"
+            )
+        return turn
+
+    def _find(self, message: FindReply) -> None:
+        turn = self._shelf.find(message.reply_id, trio.current_time())
+        if turn is None:
+            message.port.fail(reply_not_found())
+        else:
+            message.port.answer(turn.reply)
+
+    def _answer_now(self, message: AnswerNow) -> None:
+        turn = self._shelf.find(message.reply_id, trio.current_time())
+        if turn is None:
+            message.port.fail(reply_not_found())
+        else:
+            message.port.answer(turn.answer_now())
 
     async def _run_turn(self, turn: Turn) -> None:
         try:
@@ -106,6 +152,7 @@ class SessionManager:
                 self._running.remove(turn)
             if turn in self._queue:
                 self._queue.remove(turn)
+            self._shelf.finish(turn, trio.current_time())
             self._admit()
 
     def _cancel(self, message: CancelTurn) -> bool:
@@ -152,3 +199,13 @@ class SessionManager:
         while True:
             version = await self._board.wait_newer(version)
             self._admit()
+
+
+def reply_not_found(param: str | None = None) -> ClientFault:
+    """Said of ids that never were and of those that are forgotten: both can only be asked anew."""
+    return ClientFault(
+        "reply_not_found",
+        "There is no such reply here. Finished replies are kept for five minutes.",
+        status=404,
+        param=param,
+    )

@@ -10,46 +10,66 @@ from __future__ import annotations
 
 import attrs
 
-from muse.protocol import IdsSegment, Segment, TextSegment, Tokens
+from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment, Tokens
 
 
 @attrs.define(slots=True)
 class Generated:
-    """Append-only. `tokens` counts exactly while ids are known; a piece without ids counts as one
-    token for each of its UTF-8 bytes at most, see `add`."""
+    """Append-only. `tokens` counts exactly while ids are known; a piece without ids counts as one token
+    for each of its UTF-8 bytes, the most it can be: a budget stays a promise, and an answer may end a
+    few tokens early, never late. `exact`: every id is known."""
 
     tokens: int = 0
     exact: bool = True
-    _runs: list[list[int] | str] = attrs.field(factory=list["list[int] | str"])
+    _runs: list[list[int] | TextSegment] = attrs.field(factory=list["list[int] | TextSegment"], alias="runs")
 
     def add(self, event: Tokens) -> None:
         """Take one event of the worker."""
         if event.ids is not None:
             self.tokens += len(event.ids)
-            if self._runs and isinstance(self._runs[-1], list):
-                self._runs[-1].extend(event.ids)
-            else:
-                self._runs.append(list(event.ids))
+            self._extend(event.ids)
         elif event.text:
-            # A character whose tokens are not known has at most one for each byte. Counting the most
-            # keeps the budget a promise: a resumed answer may end a few tokens early, never late.
-            self.exact = False
             self.tokens += len(event.text.encode("utf-8", "replace"))
-            if self._runs and isinstance(self._runs[-1], str):
-                self._runs[-1] += event.text
-            else:
-                self._runs.append(event.text)
+            # Without control tokens: what the model spelled out in plain text must not become one now.
+            self._append_text(TextSegment(text=event.text, special=False))
+
+    def insert(self, segments: tuple[Segment, ...]) -> None:
+        """Put words into the model's mouth, such as the end of its reasoning. They cost no budget."""
+        for segment in segments:
+            match segment:
+                case IdsSegment():
+                    self._extend(segment.ids)
+                case TextSegment():
+                    self._append_text(segment)
+                case ImageSegment():
+                    raise ValueError("a model does not generate images")
+
+    def _extend(self, ids: tuple[int, ...]) -> None:
+        last = self._runs[-1] if self._runs else None
+        if isinstance(last, list):
+            last.extend(ids)
+        else:
+            self._runs.append(list(ids))
+
+    def _append_text(self, segment: TextSegment) -> None:
+        self.exact = False
+        last = self._runs[-1] if self._runs else None
+        if isinstance(last, TextSegment) and last.special == segment.special:
+            self._runs[-1] = TextSegment(text=last.text + segment.text, special=last.special)
+        else:
+            self._runs.append(segment)
 
     def segments(self) -> tuple[Segment, ...]:
-        """The continuation of the prompt. Text is encoded without control tokens: the model wrote it, but
-        what it spelled out in plain text must not become a control token now."""
-        return tuple(
-            TextSegment(text=run, special=False) if isinstance(run, str) else IdsSegment(ids=tuple(run))
-            for run in self._runs
-        )
+        """The continuation of the prompt."""
+        return tuple(IdsSegment(ids=tuple(run)) if isinstance(run, list) else run for run in self._runs)
 
     def ids(self) -> tuple[int, ...] | None:
         """All ids, or None when any is unknown."""
         if not self.exact:
             return None
         return tuple(token for run in self._runs if isinstance(run, list) for token in run)
+
+    def copy(self) -> Generated:
+        """An independent copy."""
+        runs = [list(run) if isinstance(run, list) else run for run in self._runs]
+        return Generated(tokens=self.tokens, exact=self.exact, runs=runs)

@@ -28,4 +28,20 @@ class CancelTurn(Question[bool]):
     session_id: str | None = None
 
 
-SessionMessage = StartTurn | CancelTurn
+@attrs.frozen(kw_only=True)
+class FindReply(Question[Reply]):
+    """Front -> manager: a reply to read from, running or finished a short while ago. Fails with 404 when it
+    is unknown or forgotten."""
+
+    reply_id: str
+
+
+@attrs.frozen(kw_only=True)
+class AnswerNow(Question[bool]):
+    """Front -> manager: close the reasoning of a running reply and go on with its answer. Answers whether
+    there was reasoning to close; fails with 404 when the reply is unknown."""
+
+    reply_id: str
+
+
+SessionMessage = StartTurn | CancelTurn | FindReply | AnswerNow

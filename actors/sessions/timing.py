@@ -29,6 +29,8 @@ def metrics_of(
     finish_reason: protocol.FinishReason,
     *,
     generated_tokens: int,
+    thinking_tokens: int,
+    attempts: int,
     resumes: int,
 ) -> MuseMetrics:
     """The receipt of one turn.
@@ -39,7 +41,7 @@ def metrics_of(
     """
     known = accepted or done
     completion_tokens = generated_tokens
-    if done is not None and not resumes:
+    if done is not None and attempts == 1:
         completion_tokens = done.completion_tokens
     return MuseMetrics(
         prompt_tokens=known.prompt_tokens if known is not None else 0,
@@ -57,6 +59,7 @@ def metrics_of(
         vision_encoder_ms=done.vision_encoder_ms if done is not None else None,
         draft_proposed=done.draft.proposed if done is not None and done.draft is not None else None,
         draft_accepted=done.draft.accepted if done is not None and done.draft is not None else None,
+        thinking_tokens=thinking_tokens,
         resumed=resumes,
         cancelled=finish_reason == "cancelled",
         finish_reason=finish_reason,

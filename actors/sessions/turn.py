@@ -23,7 +23,7 @@ import trio
 
 from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
-from actors.sessions.generated import Generated
+from actors.sessions.answer import Answer
 from actors.sessions.timing import TurnTimes, metrics_of
 from actors.state_board import ANSWERING, StateBoard
 from actors.supervisor.faults import fault_of
@@ -37,7 +37,7 @@ from actors.supervisor.messages import (
 from actors.transcripts.messages import BuildPrompt, RecordTurn, TranscriptMessage
 from muse import protocol
 from muse.api.chat_request import ChatRequest
-from muse.chat.stop_strings import StopMatcher
+from muse.chat.channels import parser_for
 from muse.errors import ClientFault, MuseError, Unavailable, WorkerFault
 
 log = logging.getLogger("muse.sessions")
@@ -47,7 +47,10 @@ DECODING: Final = Sign(phase="decode")
 
 
 class Turn:
-    """One request. The manager calls `place`, `admit`, `cancel` and runs `run`."""
+    """One request. The manager calls `place`, `admit`, `cancel`, `answer_now` and runs `run`.
+
+    `earlier`: the finished turn whose answer this one continues, or None.
+    """
 
     def __init__(
         self,
@@ -57,25 +60,27 @@ class Turn:
         board: StateBoard,
         supervisor: Address[SupervisorMessage],
         transcripts: Address[TranscriptMessage],
+        unattended_s: float,
+        earlier: Turn | None = None,
     ) -> None:
         self.request: Final = request
         self.reply: Final = reply
+        self.answer: Answer | None = None
         self._board = board
         self._supervisor = supervisor
         self._transcripts = transcripts
+        self._unattended_s = unattended_s
+        self._earlier = earlier
         self._times = TurnTimes(submitted=trio.current_time())
-        self._stop = StopMatcher(request.stop)
         self._admitted = trio.Event()
         self._waiting: trio.CancelScope | None = None
-        self._generating = False
-        self._stopped_by_string = False
-        self._cancel_wanted = False
-        self._news = Signal()
-        self._generated = Generated()
-        self._prompt: tuple[protocol.Segment, ...] = ()
-        self._out_of_budget = False
+        self._attempts = 0
         self._resumes = 0
         self._last_death_at: int | None = None
+        self._out_of_budget = False
+        self._cancel_wanted = False
+        self._close_wanted = False
+        self._news = Signal()
         self._accepted: protocol.Accepted | None = None
         self._done: protocol.Done | None = None
         self._fault: MuseError | None = None
@@ -84,7 +89,7 @@ class Turn:
 
     def place(self, position: int) -> None:
         """Tell where in the queue this turn stands, from 1."""
-        if not self._generating:
+        if not self._attempts:
             self.reply.show(Sign(phase="queued", position=position))
 
     def admit(self) -> None:
@@ -98,31 +103,44 @@ class Turn:
             self._waiting.cancel()
         self._news.notify()
 
+    def answer_now(self) -> bool:
+        """Close the open reasoning channel and go on with the answer; false if none is open."""
+        if self.answer is None or not self.answer.is_thinking or self._cancel_wanted or self.reply.outcome is not None:
+            return False
+        self._close_wanted = True
+        self._news.notify()
+        return True
+
     async def run(self) -> None:
         """Bring the request to its outcome. Cancelled from outside (shutdown): the manager ends the reply."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_abandoned)
-            await self._answer()
+            nursery.start_soon(self._watch_readers)
+            await self._bring_to_an_end()
             nursery.cancel_scope.cancel()
 
     # ------------------------------------------------------------ the way of a request
 
-    async def _watch_abandoned(self) -> None:
-        await self.reply.abandoned.wait()
+    async def _watch_readers(self) -> None:
+        """Cancel when nobody wants the answer: at once, or for a detached reply after a while."""
+        if self.request.detached:
+            await self.reply.wait_unattended(self._unattended_s)
+            log.info("turn-unattended reply=%s", self.reply.id)
+        else:
+            await self.reply.abandoned.wait()
         self.cancel()
 
-    async def _answer(self) -> None:
+    async def _bring_to_an_end(self) -> None:
         try:
             command = None
             with self._until_cancelled():
                 command = await self._prepare()
             while command is not None and not self._cancel_wanted:
                 await self._generate(command)
-                if not self._should_resume():
+                if not self._goes_on():
                     break
-                lost, command = command, None
+                last, command = command, None
                 with self._until_cancelled():
-                    command = await self._resume(lost)
+                    command = await self._continuation(last)
             self._conclude()
         except MuseError as fault:
             self.reply.finish(Failed(fault=fault))
@@ -139,21 +157,37 @@ class Turn:
     async def _prepare(self) -> protocol.Generate:
         """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
         model = await self._wait_model()
-        segments = await self._transcripts.ask(
-            BuildPrompt(session_id=self.request.session_id, messages=self.request.messages, model=model)
-        )
+        self.answer = answer = await self._make_answer(model)
+        segments = answer.prompt + answer.generated.segments()
         if not self._admitted.is_set():
             # It has to queue: a prompt that can never fit is refused now, not after the wait.
             await self._check_room(segments, model)
             await self._admitted.wait()
             await self._wait_model()
-        self._prompt = segments
         return protocol.Generate(
             request_id=self.reply.id,
             session_id=self.request.session_id,
             prompt_segments=segments,
             max_new_tokens=self.request.max_tokens,
             sampling=self.request.sampling,
+        )
+
+    async def _make_answer(self, model: protocol.Ready) -> Answer:
+        request = self.request
+        if self._earlier is not None:
+            assert self._earlier.answer is not None
+            return self._earlier.answer.continue_in(
+                self.reply, stops=request.stop, max_thinking_tokens=request.max_thinking_tokens
+            )
+        prompt = await self._transcripts.ask(
+            BuildPrompt(session_id=request.session_id, messages=request.messages, model=model)
+        )
+        return Answer(
+            reply=self.reply,
+            prompt=prompt,
+            parser=parser_for(model.chat_template, prompt),
+            stops=request.stop,
+            max_thinking_tokens=request.max_thinking_tokens,
         )
 
     async def _wait_model(self) -> protocol.Ready:
@@ -172,7 +206,10 @@ class Turn:
             await self._board.wait_newer(version)
 
     async def _check_room(self, segments: tuple[protocol.Segment, ...], model: protocol.Ready) -> None:
-        counted = await self._supervisor.ask(CountTokens(segments=segments))
+        try:
+            counted = await self._supervisor.ask(CountTokens(segments=segments))
+        except MuseError:
+            return  # the worker is gone: nothing is known, and the wait goes on
         tokens = counted.prompt_tokens
         if tokens is not None and tokens >= model.context_length:
             raise ClientFault(
@@ -184,59 +221,71 @@ class Turn:
             )
 
     async def _generate(self, command: protocol.Generate) -> None:
-        self._generating = True
-        self._fault = None
+        self._attempts += 1
+        self._fault = self._done = None
         if self._times.started is None:
             self._times.started = trio.current_time()
         await self._supervisor.tell(StartGeneration(command=command, sink=self))
         cancel_sent = False
         while self._done is None and self._fault is None:
-            if self._cancel_wanted and not cancel_sent:
+            if (self._cancel_wanted or self._close_wanted) and not cancel_sent:
                 cancel_sent = True
                 await self._supervisor.tell(CancelGeneration(request_id=command.request_id))
                 continue
             await self._news.wait()
 
-    # ------------------------------------------------------------ resuming
+    # ------------------------------------------------------------ going on: after a death, after thinking
 
-    def _should_resume(self) -> bool:
-        """Decide about a lost worker; replaces the fault by a better one when the answer is no."""
-        fault = self._fault
-        if fault is None or self._cancel_wanted:
+    def _goes_on(self) -> bool:
+        """Is there another attempt to make? Replaces the fault by a better one when the answer is no."""
+        if self._cancel_wanted:
             return False
+        fault = self._fault
+        if fault is None:
+            return self._closes_reasoning()
         if fault.code == "model_unavailable":
             return True  # the worker died before it had the request: nothing was tried yet
         if fault.code != "worker_lost":
             return False
-        if self._last_death_at == self._generated.tokens:
+        if self._last_death_at == self._generated_tokens():
             self._fault = WorkerFault(
                 "poison_prompt",
                 f"The model process died twice at the same place of this request. {fault.detail}",
                 status=502,
             )
             return False
-        self._last_death_at = self._generated.tokens
+        self._last_death_at = self._generated_tokens()
         if self._resumes >= MAX_RESUMES:
             return False
         self._resumes += 1
-        log.warning("turn-resumes reply=%s after=%d", self.reply.id, self._generated.tokens)
+        log.warning("turn-resumes reply=%s after=%d", self.reply.id, self._last_death_at)
         return True
 
-    async def _resume(self, command: protocol.Generate) -> protocol.Generate | None:
-        """Wait for the next worker and say how to go on; None when there is nothing left to generate."""
+    def _closes_reasoning(self) -> bool:
+        wanted, self._close_wanted = self._close_wanted, False
+        cut_short = self._done is not None and self._done.finish_reason == "cancelled"
+        return wanted and cut_short and self.answer is not None and self.answer.close_reasoning()
+
+    async def _continuation(self, last: protocol.Generate) -> protocol.Generate | None:
+        """Wait for a worker and say how to go on; None when there is nothing left to generate."""
         await self._wait_model()
+        answer = self.answer
+        assert answer is not None
         budget = self.request.max_tokens
         if budget is not None:
-            budget -= self._generated.tokens
+            budget -= answer.new_tokens
             if budget <= 0:
                 self._out_of_budget = True
                 return None
         return attrs.evolve(
-            command,
-            request_id=f"{self.reply.id}.{self._resumes}",
-            prompt_segments=self._prompt + self._generated.segments(),
+            last,
+            request_id=f"{self.reply.id}.{self._attempts}",
+            prompt_segments=answer.prompt + answer.generated.segments(),
             max_new_tokens=budget,
         )
+
+    def _generated_tokens(self) -> int:
+        return self.answer.new_tokens if self.answer is not None else 0
 
     # ------------------------------------------------------------ the worker's events (synchronous)
 
@@ -250,8 +299,7 @@ class Turn:
             case protocol.Progress():
                 self.reply.show(Sign(phase=event.phase, processed=event.processed, total=event.total))
             case protocol.Tokens():
-                self._generated.add(event)
-                self._on_text(event.text)
+                self._on_tokens(event)
             case protocol.Done():
                 self._done = event
                 self._news.notify()
@@ -264,22 +312,22 @@ class Turn:
         self._news.notify()
 
     def _on_error(self, event: protocol.Error) -> None:
-        if event.code == "context_overflow" and self._generated.tokens:
+        if event.code == "context_overflow" and self._generated_tokens():
             self._out_of_budget = True  # resumed with the window exactly full: there is no room for more
         self._fault = fault_of(event)
         self._news.notify()
 
-    def _on_text(self, text: str) -> None:
+    def _on_tokens(self, event: protocol.Tokens) -> None:
+        answer = self.answer
+        assert answer is not None
         if self._times.first_token is None:
             self._times.first_token = trio.current_time()
         self.reply.show(DECODING)
-        if self._stopped_by_string:
-            return  # behind the stop string: generated before the cancel took effect
-        visible, matched = self._stop.feed(text)
-        self.reply.append("answer", visible)
-        if matched:
-            self._stopped_by_string = True
+        answer.take(event)
+        if answer.stopped and not self._cancel_wanted:
             self.cancel()
+        elif answer.thought_enough and not self._close_wanted:
+            self.answer_now()
 
     # ------------------------------------------------------------ the end
 
@@ -288,8 +336,9 @@ class Turn:
         if fault is not None and not self._out_of_budget and not self._cancel_wanted:
             self.reply.finish(Failed(fault=fault))
             return
-        if not self._stopped_by_string:
-            self.reply.append("answer", self._stop.flush())
+        answer = self.answer
+        if answer is not None:
+            answer.flush()
         reason = self._finish_reason()
         self._times.ended = trio.current_time()
         metrics = metrics_of(
@@ -297,38 +346,33 @@ class Turn:
             self._accepted,
             self._done,
             reason,
-            generated_tokens=self._generated.tokens,
+            generated_tokens=self._generated_tokens(),
+            thinking_tokens=answer.thinking_tokens if answer is not None else 0,
+            attempts=self._attempts,
             resumes=self._resumes,
         )
-        self._record()
-        self.reply.finish(
-            Finished(
-                finish_reason=reason,
-                metrics=metrics,
-                prompt_tokens=metrics.prompt_tokens,
-                completion_tokens=metrics.completion_tokens,
-            )
-        )
+        self._record(reason)
+        self.reply.finish(Finished(finish_reason=reason, metrics=metrics))
 
     def _finish_reason(self) -> protocol.FinishReason:
-        if self._stopped_by_string:
+        if self.answer is not None and self.answer.stopped:
             return "stop"
         if self._out_of_budget:
             return "length"
         return "cancelled" if self._done is None else self._done.finish_reason
 
-    def _record(self) -> None:
-        session_id = self.request.session_id
-        if session_id is None or self._done is None:
+    def _record(self, reason: protocol.FinishReason) -> None:
+        session_id, answer, done = self.request.session_id, self.answer, self._done
+        if session_id is None or answer is None or done is None:
             return
-        whole = self._done.finish_reason == "stop" and not self._stopped_by_string
+        whole = reason == "stop" and not answer.stopped and done.generated_token_ids is not None
         try:
             self._transcripts.tell_nowait(
                 RecordTurn(
                     session_id=session_id,
                     turn=sum(message.role == "assistant" for message in self.request.messages),
-                    content=self.reply.text("answer"),
-                    ids=self._generated.ids() if whole and self._done.generated_token_ids is not None else None,
+                    content=answer.earlier_text + self.reply.text("answer"),
+                    ids=answer.generated.ids() if whole else None,
                 )
             )
         except Unavailable as fault:

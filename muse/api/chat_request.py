@@ -50,6 +50,7 @@ _HONOURED: Final = frozenset(
     (
         *("messages", "model", "stream", "stream_options", "session_id", "stop"),
         *("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "max_completion_tokens"),
+        *("muse", "chat_template_kwargs"),
     )
 )
 
@@ -89,8 +90,6 @@ _NEUTRAL: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "store": ("null", _never),
     "service_tier": ("null", _never),
 }
-# Objects of ours without keys yet.
-_EMPTY_OBJECTS: Final = ("muse", "chat_template_kwargs")
 
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
@@ -108,7 +107,11 @@ class SamplingDefaults:
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
     """A checked request. model null: the loaded one; whether a given one exists is the caller's question.
-    max_tokens null: fill the room. stop: at most 16, none empty. session_id null: anonymous."""
+    max_tokens null: fill the room. stop: at most 16, none empty. session_id null: anonymous.
+
+    detached: the reply goes on without its client and can be read again. continue_from: id of a reply to
+    go on with; messages are then those of that reply, and empty here. max_thinking_tokens: after so many
+    the reasoning channel is closed. return_reasoning: the client wants to see the reasoning."""
 
     messages: tuple[Message, ...]
     model: str | None
@@ -118,6 +121,10 @@ class ChatRequest:
     max_tokens: int | None
     stop: tuple[str, ...]
     session_id: str | None
+    detached: bool = False
+    continue_from: str | None = None
+    max_thinking_tokens: int | None = None
+    return_reasoning: bool = False
 
 
 def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
@@ -129,10 +136,9 @@ def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
     offenders = Offenders()
     _gather_offenders(fields, offenders)
     present = {key: value for key, value in fields.items() if value is not None}
-    if "messages" not in present:
-        raise ClientFault("missing_required_parameter", "'messages' is missing.", param="messages")
+    options = _parse_muse(present.get("muse", {}), offenders)
     request = ChatRequest(
-        messages=parse_messages(present["messages"], offenders),
+        messages=_parse_conversation(present, options.continue_from, offenders),
         model=read_text(present["model"], "model") if "model" in present else None,
         stream=read_bool(present.get("stream", False), "stream"),
         include_usage=_parse_stream_options(present.get("stream_options", {}), offenders),
@@ -140,9 +146,60 @@ def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
         max_tokens=_parse_max_tokens(present, defaults),
         stop=_parse_stop(present.get("stop", [])),
         session_id=parse_session_id(present["session_id"]) if "session_id" in present else None,
+        detached=options.detached,
+        continue_from=options.continue_from,
+        max_thinking_tokens=options.max_thinking_tokens,
+        return_reasoning=_parse_template_options(present.get("chat_template_kwargs", {}), offenders),
     )
     offenders.raise_if_any()
     return request
+
+
+@attrs.frozen(kw_only=True)
+class _MuseOptions:
+    """The members of `muse`."""
+
+    detached: bool = False
+    continue_from: str | None = None
+    max_thinking_tokens: int | None = None
+
+
+def _parse_muse(value: object, offenders: Offenders) -> _MuseOptions:
+    given = {key: option for key, option in read_object(value, "muse").items() if option is not None}
+    for key in given:
+        if key not in ("detached", "continue", "max_thinking_tokens"):
+            offenders.add_unknown(member("muse", key))
+    budget = given.get("max_thinking_tokens")
+    return _MuseOptions(
+        detached=read_bool(given.get("detached", False), "muse.detached"),
+        continue_from=read_text(given["continue"], "muse.continue") if "continue" in given else None,
+        max_thinking_tokens=None
+        if budget is None
+        else min(read_integer(budget, "muse.max_thinking_tokens", lowest=0), _MOST_TOKENS),
+    )
+
+
+def _parse_conversation(
+    present: Mapping[str, object], continue_from: str | None, offenders: Offenders
+) -> tuple[Message, ...]:
+    if continue_from is None:
+        if "messages" not in present:
+            raise ClientFault("missing_required_parameter", "'messages' is missing.", param="messages")
+        return parse_messages(present["messages"], offenders)
+    for key in ("messages", "session_id"):
+        if key in present:
+            # The reply that is continued has its own; another conversation here could only contradict it.
+            raise invalid_value(key, "must be left out with muse.continue, which goes on with an earlier reply")
+    return ()
+
+
+def _parse_template_options(value: object, offenders: Offenders) -> bool:
+    options = read_object(value, "chat_template_kwargs")
+    for key in options:
+        if key != "return_reasoning":
+            offenders.add_unknown(member("chat_template_kwargs", key))
+    wanted = options.get("return_reasoning")
+    return wanted is not None and read_bool(wanted, "chat_template_kwargs.return_reasoning")
 
 
 def parse_session_id(value: object, path: str = "session_id") -> str:
@@ -161,10 +218,7 @@ def _gather_offenders(fields: Mapping[str, object], offenders: Offenders) -> Non
     for key, value in fields.items():
         if key in _HONOURED:
             continue
-        if key in _EMPTY_OBJECTS:
-            for inner in read_object({} if value is None else value, key):
-                offenders.add_unknown(member(key, inner))
-        elif key not in _NEUTRAL:
+        if key not in _NEUTRAL:
             offenders.add_unknown(member("", key))
         elif value is not None:
             wanted, is_neutral = _NEUTRAL[key]

@@ -36,9 +36,9 @@ class ChunkEncoder:
             "created": created,
             "model": model,
         }
-        before, after = self._choice({"content": ""}, None).split(b'"content":""')
-        self._before_text = before + b'"content":'
-        self._after_text = after
+        before, self._after_text = self._choice({"content": ""}, None).split(b'"content":""')
+        self._before_content = before + b'"content":'
+        self._before_reasoning = before + b'"reasoning_content":'
 
     def role(self) -> bytes:
         """First chunk: the assistant begins."""
@@ -46,7 +46,11 @@ class ChunkEncoder:
 
     def content(self, text: str) -> bytes:
         """A piece of the visible answer."""
-        return self._before_text + json.dumps(text).encode("ascii") + self._after_text
+        return self._before_content + json.dumps(text).encode("ascii") + self._after_text
+
+    def reasoning(self, text: str) -> bytes:
+        """A piece of the reasoning, in the field that other servers use for it too."""
+        return self._before_reasoning + json.dumps(text).encode("ascii") + self._after_text
 
     def finish(self, reason: FinishReason) -> bytes:
         """Last chunk with a choice that matters: why the answer ended."""
@@ -65,11 +69,17 @@ class ChunkEncoder:
         return _compact({**self._head, "choices": [choice], **(extra or {})})
 
 
-def completion_body(*, reply_id: str, model: str, created: int, text: str, metrics: MuseMetrics) -> dict[str, object]:
-    """Body of a reply that was not streamed. Same counts and same metrics as the stream's last chunks."""
+def completion_body(
+    *, reply_id: str, model: str, created: int, text: str, metrics: MuseMetrics, reasoning: str | None = None
+) -> dict[str, object]:
+    """Body of a reply that was not streamed. Same counts and same metrics as the stream's last chunks.
+    reasoning null: not asked for, so not mentioned."""
+    message = {"role": "assistant", "content": text}
+    if reasoning is not None:
+        message["reasoning_content"] = reasoning
     choice = {
         "index": 0,
-        "message": {"role": "assistant", "content": text},
+        "message": message,
         "finish_reason": _WIRE_FINISH[metrics.finish_reason],
     }
     return {

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from actors.reply import Failed
+from actors.sessions.generated import Generated
 from muse.protocol import IdsSegment, TextSegment, Tokens
 from tests.actors.conftest import Core
 from tests.actors.test_sessions import chat, finished, start
@@ -56,7 +57,7 @@ async def test_the_budget_counts_over_the_death(core: CoreFactory, tmp_path: Pat
     async with core(script(dying(tmp_path, token=2))) as running:
         reply = await start(running, chat("hi", max_tokens=6))
         outcome = await finished(reply)
-        assert (outcome.finish_reason, outcome.completion_tokens) == ("length", 6)
+        assert (outcome.finish_reason, outcome.metrics.completion_tokens) == ("length", 6)
         assert reply.text("answer") == "It rains 😀 on "
 
 
@@ -129,8 +130,6 @@ async def test_the_reader_sees_the_restart_as_a_sign(core: CoreFactory, tmp_path
 
 def test_generated_keeps_ids_and_text_in_order() -> None:
     """Known runs stay ids, unknown ones become text without control tokens, and then no ids are claimed."""
-    from actors.sessions.generated import Generated
-
     generated = Generated()
     for ids, text in [((1, 2), "a"), ((3,), "b"), (None, "é"), (None, "è"), ((4,), "c")]:
         generated.add(Tokens(request_id="r", ids=ids, text=text))

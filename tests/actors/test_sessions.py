@@ -48,7 +48,7 @@ async def test_an_answer_has_text_counts_and_a_receipt(core: CoreFactory) -> Non
         outcome = await finished(reply)
         assert reply.text("answer") == "Hello, world!"
         assert outcome.finish_reason == "stop"
-        assert outcome.completion_tokens == 4
+        assert outcome.metrics.completion_tokens == 4
         metrics = outcome.metrics
         assert metrics.prompt_tokens == metrics.prefilled_prompt_tokens
         assert metrics.cancelled is False
@@ -215,8 +215,8 @@ async def test_a_slow_reader_changes_nothing_for_others(core: CoreFactory) -> No
     async with core(script) as running:
         unread = await start(running, chat("hi"))
         read = await start(running, chat("hi"))
-        assert (await finished(read)).completion_tokens == 20000
-        assert (await finished(unread)).completion_tokens == 20000
+        assert (await finished(read)).metrics.completion_tokens == 20000
+        assert (await finished(unread)).metrics.completion_tokens == 20000
         assert len(unread.text("answer")) == 100000
         with trio.fail_after(5):
             await running.wait_worker("ready")

@@ -151,7 +151,7 @@ def test_one_answer_names_every_unknown_field() -> None:
             "temprature": None,
             "messages": [{**USER, "extra": 1}, {"role": "user", "content": [{"type": "text", "text": "", "x": 1}]}],
             "store": True,
-            "muse": {"detached": True},
+            "muse": {"attached": True},
             "chat_template_kwargs": {"enable_thinking": False},
             "stream_options": {"include_obfuscation": True},
         }
@@ -159,7 +159,7 @@ def test_one_answer_names_every_unknown_field() -> None:
     assert fault.code == "unknown_parameter"
     assert fault.param == "temprature"
     for path in (
-        *("temprature", "messages[0].extra", "messages[1].content[0].x", "store", "muse.detached"),
+        *("temprature", "messages[0].extra", "messages[1].content[0].x", "store", "muse.attached"),
         *("chat_template_kwargs.enable_thinking", "stream_options.include_obfuscation"),
     ):
         assert f"'{path}'" in fault.detail

@@ -1,0 +1,107 @@
+"""Answer: the synchronous half of a turn: what the model generates becomes channels, text, ids and counts.
+
+Lives as long as the answer, over all workers that generate parts of it, and over a later `continue`. No
+await anywhere: it is called from the pipe reader.
+"""
+
+from __future__ import annotations
+
+import copy
+
+from actors.reply import Reply
+from actors.sessions.generated import Generated
+from muse.chat.channels import ChannelParser
+from muse.chat.stop_strings import StopMatcher
+from muse.protocol import Segment, Tokens
+
+
+class Answer:
+    """Feeds one Reply. `prompt` is what the model read before; `generated` what it wrote since."""
+
+    def __init__(
+        self,
+        *,
+        reply: Reply,
+        prompt: tuple[Segment, ...],
+        parser: ChannelParser,
+        stops: tuple[str, ...],
+        max_thinking_tokens: int | None,
+    ) -> None:
+        self.prompt = prompt
+        self.generated = Generated()
+        self.thinking_tokens = 0
+        self.stopped = False
+        """A stop string was seen: the answer is complete, whatever still comes."""
+        self.earlier_text = ""
+        """The answer's text before this reply, when it continues another one."""
+        self._earlier_tokens = 0
+        self._reply = reply
+        self._parser = parser
+        self._stop = StopMatcher(stops)
+        self._max_thinking_tokens = max_thinking_tokens
+
+    @property
+    def new_tokens(self) -> int:
+        """Tokens generated for this reply, those before a `continue` not counted."""
+        return self.generated.tokens - self._earlier_tokens
+
+    @property
+    def is_thinking(self) -> bool:
+        """The reasoning channel is open."""
+        return self._parser.channel == "reasoning"
+
+    @property
+    def thought_enough(self) -> bool:
+        """The budget for thinking is used up and the channel still open."""
+        limit = self._max_thinking_tokens
+        return limit is not None and self.is_thinking and self.thinking_tokens >= limit
+
+    def take(self, event: Tokens) -> None:
+        """One event of the worker. After a stop string only ids are counted: they were generated before
+        the cancel took effect."""
+        before = self.generated.tokens
+        thinking = self.is_thinking
+        self.generated.add(event)
+        if self.stopped:
+            return
+        for channel, text in self._parser.feed(event.text):
+            self._say(channel == "reasoning", text)
+        if thinking or self.is_thinking:
+            self.thinking_tokens += self.generated.tokens - before
+
+    def close_reasoning(self) -> bool:
+        """End the open reasoning channel, so that generation goes on with the answer; false if none is."""
+        closing = self._parser.close_reasoning()
+        if closing is None:
+            return False
+        self.generated.insert(closing)
+        return True
+
+    def flush(self) -> None:
+        """Generation is over: give out what waited for the rest of a tag or of a stop string."""
+        if self.stopped:
+            return
+        for channel, text in self._parser.flush():
+            self._say(channel == "reasoning", text)
+        self._reply.append("answer", self._stop.flush())
+
+    def continue_in(self, reply: Reply, *, stops: tuple[str, ...], max_thinking_tokens: int | None) -> Answer:
+        """The same answer, going on in another reply."""
+        following = Answer(
+            reply=reply,
+            prompt=self.prompt,
+            parser=copy.copy(self._parser),
+            stops=stops,
+            max_thinking_tokens=max_thinking_tokens,
+        )
+        following.generated = self.generated.copy()
+        following._earlier_tokens = following.generated.tokens
+        following.earlier_text = self.earlier_text + self._reply.text("answer")
+        return following
+
+    def _say(self, reasoning: bool, text: str) -> None:
+        if reasoning:
+            self._reply.append("reasoning", text)
+        elif not self.stopped:
+            visible, self.stopped = self._stop.feed(text)
+            self._reply.append("answer", visible)

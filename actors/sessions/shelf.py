@@ -1,0 +1,75 @@
+"""The shelf: replies that can still be read, continued or told something, by id.
+
+Rule of forgetting: a running turn is never forgotten. A finished one is kept for KEEP_S seconds, but at
+most MAX_FINISHED of them and at most MAX_CHARS characters of text in all; the one that finished first goes
+first. What is gone is answered 404 by name, never as if it had not been.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from actors.sessions.turn import Turn
+from muse.protocol import IdsSegment, TextSegment
+
+KEEP_S: Final = 300.0
+MAX_FINISHED: Final = 64
+MAX_CHARS: Final = 16 * 1024 * 1024
+
+
+class Shelf:
+    """Turns by reply id. Time comes in as monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, Turn] = {}
+        self._finished: OrderedDict[str, tuple[float, int, Turn]] = OrderedDict()
+        self._chars = 0
+
+    def put(self, turn: Turn) -> None:
+        """A turn begins."""
+        self._running[turn.reply.id] = turn
+
+    def finish(self, turn: Turn, now: float) -> None:
+        """It has its outcome: the time of keeping begins."""
+        del self._running[turn.reply.id]
+        size = _size(turn)
+        self._finished[turn.reply.id] = (now, size, turn)
+        self._chars += size
+        self.tidy(now)
+
+    def find(self, reply_id: str, now: float) -> Turn | None:
+        """The turn, running or finished; None if unknown or forgotten."""
+        self.tidy(now)
+        if reply_id in self._running:
+            return self._running[reply_id]
+        kept = self._finished.get(reply_id)
+        return kept[2] if kept is not None else None
+
+    def tidy(self, now: float) -> None:
+        """Forget what the rule says."""
+        while self._finished:
+            finished_at, size, _ = next(iter(self._finished.values()))
+            if now - finished_at <= KEEP_S and len(self._finished) <= MAX_FINISHED and self._chars <= MAX_CHARS:
+                return
+            self._finished.popitem(last=False)
+            self._chars -= size
+
+    def statistics(self) -> tuple[int, int, int]:
+        """Running turns, finished turns, characters kept of finished ones."""
+        return len(self._running), len(self._finished), self._chars
+
+
+def _size(turn: Turn) -> int:
+    """Characters (ids counted as four each) that keeping the turn costs: prompt and answer."""
+    size = turn.reply.end
+    if turn.answer is not None:
+        for segment in turn.answer.prompt + turn.answer.generated.segments():
+            match segment:
+                case TextSegment():
+                    size += len(segment.text)
+                case IdsSegment():
+                    size += 4 * len(segment.ids)
+                case _:
+                    size += len(segment.image)
+    return size

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -77,15 +77,27 @@ class ServerProcess:
         body = {"messages": [{"role": "user", "content": text}], "stream": True, **fields}
         return httpx.stream("POST", self.url + "/v1/chat/completions", json=body, timeout=HANG_GUARD_S)
 
-    def wait_state(self, *states: str) -> dict[str, Any]:
-        """Follow /api/events until the worker is in one of `states`; returns that state event."""
+    def wait_until(self, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Follow /api/events until a state event fulfils `reached`; returns that event."""
         with httpx.stream("GET", self.url + "/api/events", timeout=HANG_GUARD_S) as stream:
             for line in stream.iter_lines():
                 if line.startswith("data:"):
                     state: dict[str, Any] = json.loads(line[5:])
-                    if state.get("worker", {}).get("state") in states:
+                    if "worker" in state and reached(state):
                         return state
-        raise AssertionError(f"the event stream ended before {states}:\n{self.stderr()}")
+        raise AssertionError(f"the event stream ended early:\n{self.stderr()}")
+
+    def wait_state(self, *states: str) -> dict[str, Any]:
+        """Wait until the worker is in one of `states`."""
+        return self.wait_until(lambda state: state["worker"]["state"] in states)
+
+    def wait_idle(self) -> None:
+        """Wait until the worker is ready and no request runs or waits."""
+        self.wait_until(
+            lambda state: (
+                state["worker"]["state"] == "ready" and not state["requests"]["running"] + state["requests"]["queued"]
+            )
+        )
 
     def wait_ready(self) -> dict[str, Any]:
         """Wait until the model answers; fails if loading failed."""

@@ -23,11 +23,15 @@ from muse.errors import ClientFault
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
 MAX_VALUES: Final = 1_000_000
-"""Lists, objects and their members together. 64 MiB of `[],[],` would otherwise become 1.5 GB of lists."""
+"""Lists, objects and their members together, in a body over UNCOUNTED_BYTES. A list takes 2 bytes of JSON and 64 of
+memory, so 64 MiB of brackets would otherwise become 2 GB."""
+UNCOUNTED_BYTES: Final = 8 * 1024 * 1024
+"""Bodies up to this cannot become more than 256 MB, whatever is in them."""
 MAX_SHOWN: Final = 60
 """Characters of a path or key that a message repeats."""
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 # Never fails at an unterminated string and never backtracks, so it is linear on any input.
+_ESCAPED_SURROGATE: Final = re.compile(rb"\\u[dD]")
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -63,7 +67,8 @@ def decode_json(data: bytes, *, max_depth: int = 64, max_int_digits: int = 64) -
         _refuse_marked(value)
     if _deeper_than(value, max_depth):
         _refuse(f"is nested deeper than {max_depth} levels")
-    if ("\\ud" in text or "\\uD" in text) and not _can_be_encoded(value):
+    # UTF-8 cannot hold half a pair, so only an escape can have made one.
+    if "\\" in text and _ESCAPED_SURROGATE.search(data) and not _can_be_encoded(value):
         _refuse_surrogate(value)
     return value
 
@@ -122,8 +127,8 @@ def _decode_text(data: bytes) -> str:
 
 
 def _too_many_values(data: bytes) -> bool:
-    # Most bodies are too short for it, or hold few commas; only the others pay for leaving out their strings.
-    if len(data) <= 2 * MAX_VALUES or _count_marks(data) <= MAX_VALUES:
+    # Most long bodies hold few commas; only the others pay for leaving out their strings.
+    if len(data) <= UNCOUNTED_BYTES or _count_marks(data) <= MAX_VALUES:
         return False
     return _count_marks(_STRING.sub(b"", data)) > MAX_VALUES
 

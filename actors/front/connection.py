@@ -42,6 +42,8 @@ log = logging.getLogger("muse.front")
 READ_BYTES: Final = 64 * 1024
 BODY_MESSAGES: Final = 4
 """Body chunks waiting for the application; when full, reading pauses."""
+JOINED_BYTES: Final = 64 * 1024
+"""A body up to this is copied behind its head, to leave in one write."""
 RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER of zero seconds: close() sends RST and drops what was not sent."""
 
@@ -67,6 +69,7 @@ class Connection:
         self._write_lock = trio.Lock()
         self._progress = trio.lowlevel.ParkingLot()
         self._unfed_bytes = 0
+        self._held_head = b""
         self._state = "idle"
         self._request_complete = False
         self._peer_gone = False
@@ -164,7 +167,7 @@ class Connection:
         # No checkpoint but in _write: the end of an answer (last bytes, recycling, idle timer) is one step.
         match event:
             case RawData(data=data):
-                await self._write(data)
+                await self._write_or_hold(data)
             case Updated(idle=True):
                 self._request_complete = False
                 if self._unfed_bytes or self._protocol.connection.trailing_data[0]:
@@ -208,6 +211,19 @@ class Connection:
         return put
 
     # -- writing and closing
+
+    async def _write_or_hold(self, data: bytes) -> None:
+        # Half the cost of a short answer is waking the client, so it is woken once.
+        if self._protocol.holds_head:
+            self._held_head = data
+            return
+        if self._held_head:
+            head, self._held_head = self._held_head, b""
+            if len(data) <= JOINED_BYTES:
+                data = head + data
+            else:
+                await self._write(head)
+        await self._write(data)
 
     async def _write(self, data: bytes) -> None:
         if not data:

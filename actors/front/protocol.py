@@ -11,6 +11,8 @@ from __future__ import annotations
 import h11
 from hypercorn.config import Config
 from hypercorn.events import RawData
+from hypercorn.protocol.events import Event as StreamEvent
+from hypercorn.protocol.events import Response
 from hypercorn.protocol.h11 import H11Protocol
 
 from actors.front.answers import Header, fault_answer, protocol_fault
@@ -33,6 +35,12 @@ class Http11(H11Protocol):
     """One connection's protocol state. Raises MuseError from `handle` for a request it will not serve."""
 
     _is_head = False
+    holds_head = False
+    """What is being sent is the head of a short answer; its body follows at once and can leave in the same write."""
+
+    async def stream_send(self, event: StreamEvent) -> None:
+        self.holds_head = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
+        await super().stream_send(event)
 
     async def refuse(self, fault: MuseError) -> None:
         """Answer with the fault and nothing else, if no answer has begun yet. The caller then closes."""

@@ -25,6 +25,8 @@ POLL_S = 0.1
 LOG_LIMIT_BYTES = 2_000_000
 TAIL_BYTES = 4096
 EVIDENCE_LINES = 8
+# Lines that never say why a tool failed.
+NOISE = ("WARNING", "npm warn", "[notice]")
 
 # Settings of the user's own that would send packages elsewhere than asked, or leave out what a lock names. All other
 # settings (index, proxy, certificates, cache) are the user's business and stay.
@@ -70,7 +72,7 @@ class Finished:
 
     def evidence(self) -> list[str]:
         """The few last lines that say why it failed."""
-        kept = [line for line in self.lines if line and not line.startswith(("WARNING", "npm warn", "[notice]"))]
+        kept = [line for line in self.lines if line and not line.startswith(NOISE)]
         errors = [line for line in kept if "error" in line.lower()]
         return (errors or kept)[-EVIDENCE_LINES:]
 
@@ -139,7 +141,7 @@ class Runner:
     def _sign(self, begin: int, watched: Path | None) -> str:
         if watched is not None:
             return megabytes(folder_size(watched))
-        lines = self._output(begin, tail=TAIL_BYTES).splitlines()
+        lines = [line for line in self._output(begin, tail=TAIL_BYTES).splitlines() if not line.startswith(NOISE)]
         return plain(lines[-1]) if lines else ""
 
     def _output(self, begin: int, *, tail: int = 0) -> str:

@@ -14,7 +14,7 @@ PROJECT = Path(__file__).parents[2]
 PARTS = ("bootstrap", "muse", "actors", "web_dist")
 HANG_GUARD_S = 600
 # A port that nobody listens on: whoever asks for the network in spite of everything fails at once.
-NO_NETWORK = {name: "http://127.0.0.1:9" for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")}
+NO_NETWORK = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), "http://127.0.0.1:9")
 
 pytestmark = pytest.mark.slow
 

@@ -78,10 +78,9 @@ class ChatTemplate:
         bos_token: str,
         eos_token: str,
         special_tokens: Iterable[str],
-        is_fallback: bool = False,
     ) -> None:
         """Use `compile` or `fallback`."""
-        self.is_fallback = is_fallback
+        self.is_fallback = False
         """True: the model brought no template, and ours is a guess that its owner should know about."""
         self._template = template
         self._environment = environment

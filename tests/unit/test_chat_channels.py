@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from muse.chat.channels import ChannelParser, PlainParser, ThinkTagParser, parser_for
 from muse.protocol import IdsSegment, Segment, TextSegment
 
-PARTS = st.lists(st.sampled_from(["<think>", "</think>", "<th", "</thi", "a", " ", "\n", "\n\n", "é", ">"]), max_size=12)
+PARTS = st.lists(
+    st.sampled_from(["<think>", "</think>", "<th", "</thi", "a", " ", "\n", "\n\n", "é", ">"]), max_size=12
+)
 
 
 def run(parser: ChannelParser, chunks: list[str]) -> dict[str, str]:

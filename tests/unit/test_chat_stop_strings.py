@@ -56,16 +56,26 @@ def test_any_characters_match(stops: list[str], before: str, after: str) -> None
     assert feed_all(stops, list(text)) == whole_text(stops, text)
 
 
-@settings(deadline=None, max_examples=300)
-@given(st.lists(st.text("ab", min_size=1, max_size=6), min_size=1, max_size=4), st.text("ab", max_size=20))
-def test_held_back_is_only_what_may_become_a_stop(stops: list[str], text: str) -> None:
+@st.composite
+def near_misses(draw: st.DrawFn) -> tuple[list[str], str]:
+    """Stop strings that repeat themselves, and a text made of their beginnings."""
+    stops = draw(st.lists(st.text("ab", min_size=1, max_size=10), min_size=1, max_size=4))
+    begun = [stop[:length] for stop in stops for length in range(1, len(stop))] or ["c"]
+    return stops, "".join(draw(st.lists(st.sampled_from(begun), max_size=6)))
+
+
+@settings(deadline=None, max_examples=500)
+@given(near_misses())
+def test_held_back_is_only_what_may_become_a_stop(case: tuple[list[str], str]) -> None:
     """After each piece everything has been shown but the longest end that begins a stop string."""
+    stops, text = case
     matcher = StopMatcher(stops)
     shown = ""
     for index, char in enumerate(text, 1):
         emitted, matched = matcher.feed(char)
         shown += emitted
         if matched:
+            assert whole_text(stops, text) == (shown, True)
             return
         seen = text[:index]
         begun = [n for n in range(len(seen) + 1) if any(stop.startswith(seen[len(seen) - n :]) for stop in stops)]

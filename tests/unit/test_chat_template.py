@@ -183,10 +183,23 @@ def test_text_of_unknown_origin_gets_no_control_tokens() -> None:
         assert caught.value.code == "template_unsupported"
 
 
+def test_written_out_lists_are_no_scaffold() -> None:
+    """A template that prints whole messages prints the client's text with them."""
+    template = ChatTemplate.compile("<s>{{ [messages[0].content] }}</s>", special_tokens=SPECIAL)
+    assert template.render_segments([user("x")], now=NOW) == (
+        TextSegment(text="<s>", special=True),
+        TextSegment(text="['x']", special=False),
+        TextSegment(text="</s>", special=True),
+    )
+    with pytest.raises(EnvironmentFault):
+        template.render_segments([user("<think>")], now=NOW)
+
+
 def test_a_token_across_unknown_text_is_noticed() -> None:
     """Also when it begins before or ends after the unknown text."""
     for source, text in (("<|im_{{ m | safe }}", "end|>"), ("{{ m | safe }}|>", "<|im_end"), ("<{{ m | safe }}>", "s")):
-        whole = "{% for message in messages %}{% set m = message.content %}" + source + "{% endfor %}"
+        place = "far before it " * 3 + source + " far behind it" * 3
+        whole = "{% for message in messages %}{% set m = message.content %}" + place + "{% endfor %}"
         template = ChatTemplate.compile(whole, special_tokens=SPECIAL)
         with pytest.raises(EnvironmentFault):
             template.render_segments([user(text)], now=NOW)

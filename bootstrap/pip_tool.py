@@ -65,7 +65,7 @@ def install(runner: Runner, python: Path, lock: Path, *, target: Path | None = N
 def download(runner: Runner, python: Path, lock: Path, folder: Path) -> None:
     """Bring the wheels that a lock file pins into a folder, past pip's own cache (they would lie there twice)."""
     argv = [str(python), "-I", "-m", "pip", "download", *_locked(lock), "--no-cache-dir", "--dest", str(folder)]
-    finished = runner.run(argv, watched=runner.layout.cache)
+    finished = runner.run(argv, watched=runner.layout.scratch)
     if finished.code != 0:
         raise in_words(finished, "pip")
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import trio
 
+from muse.bench.cancel import measure_cancel
+from muse.bench.crash import measure_crash
 from muse.bench.server import bench_server
 from muse.bench.tax import measure_tax
 from muse.bench.ui import measure_ui
@@ -25,15 +27,24 @@ def _parser() -> argparse.ArgumentParser:
     tax = kinds.add_parser("tax", help="decode speed through HTTP against a direct client of the engine")
     tax.add_argument("--rounds", type=int, default=7, help="pairs of measurements")
     tax.add_argument("--tokens", type=int, default=256, help="tokens an answer")
+    cancel = kinds.add_parser("cancel", help="time from a cancel to an idle engine, by phase")
+    cancel.add_argument("--rounds", type=int, default=30, help="cancels a phase")
+    crash = kinds.add_parser("crash", help="the pause a client sees when the worker is killed")
+    crash.add_argument("--rounds", type=int, default=5, help="crashes")
     return parser
 
 
 async def _run(options: argparse.Namespace) -> bool:
     async with bench_server(["--model", str(options.model.absolute())]) as server:
-        if options.kind == "ui":
-            text, fine = await measure_ui(server, clients=options.clients, requests=options.requests)
-        else:
-            text, fine = await measure_tax(server, rounds=options.rounds, tokens=options.tokens)
+        match options.kind:
+            case "ui":
+                text, fine = await measure_ui(server, clients=options.clients, requests=options.requests)
+            case "tax":
+                text, fine = await measure_tax(server, rounds=options.rounds, tokens=options.tokens)
+            case "cancel":
+                text, fine = await measure_cancel(server, rounds=options.rounds)
+            case _:
+                text, fine = await measure_crash(server, rounds=options.rounds)
     sys.stdout.write(text + "\n")
     return fine
 

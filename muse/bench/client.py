@@ -68,20 +68,27 @@ class Connection:
         return response.status_code, b"".join(parts)
 
     @asynccontextmanager
-    async def stream(self, path: str, body: Any) -> AsyncGenerator[AsyncIterator[bytes]]:
-        """POST and read the answer's `data:` lines as they come. The connection is used up after it."""
-        response = await self._send("POST", path, json.dumps(body).encode())
+    async def stream(self, path: str, body: Any = None) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """POST (GET without a body) and read the answer's lines as they come. The connection is used up
+        after it."""
+        method = "GET" if body is None else "POST"
+        response = await self._send(method, path, None if body is None else json.dumps(body).encode())
         if response.status_code != 200:
             text = b""
             while isinstance(event := await self._event(), h11.Data):
                 text += bytes(event.data)
             raise RuntimeError(f"{path} answered {response.status_code}: {text[:300]!r}")
-        yield self._data_lines()
+        yield self._lines()
 
-    async def _data_lines(self) -> AsyncIterator[bytes]:
+    async def _lines(self) -> AsyncIterator[bytes]:
         rest = b""
         while isinstance(event := await self._event(), h11.Data):
             *lines, rest = (rest + bytes(event.data)).split(b"\n")
             for line in lines:
-                if line.startswith(b"data:"):
-                    yield line[5:].strip()
+                if line:
+                    yield line
+
+
+def data_of(line: bytes) -> dict[str, Any] | None:
+    """The JSON object of a `data:` line; None for other lines and for [DONE]."""
+    return json.loads(line[6:]) if line.startswith(b"data: {") else None

@@ -10,11 +10,10 @@ from __future__ import annotations
 import json
 import statistics
 from pathlib import Path
-from typing import Any
 
 import trio
 
-from muse.bench.client import Connection
+from muse.bench.client import Connection, data_of
 from muse.bench.server import BenchServer
 from muse.bench.table import table
 
@@ -38,9 +37,9 @@ async def _served(server: BenchServer, tokens: int) -> float:
         connection.stream("/v1/chat/completions", body) as lines,
     ):
         async for line in lines:
-            if not line.startswith(b"{"):
+            chunk = data_of(line)
+            if chunk is None:
                 continue
-            chunk: dict[str, Any] = json.loads(line)
             if chunk["choices"] and chunk["choices"][0]["delta"].get("content"):
                 times.append(trio.current_time())
             counted = chunk.get("muse_metrics", {}).get("completion_tokens", counted)
@@ -60,7 +59,7 @@ async def _direct(socket_path: str, prompt: str, tokens: int) -> float:
     counted = 0
     async with Connection(unix_path=socket_path) as connection, connection.stream("/completion", body) as lines:
         async for line in lines:
-            piece: dict[str, Any] = json.loads(line)
+            piece = data_of(line) or {}
             if piece.get("content"):
                 times.append(trio.current_time())
             if piece.get("stop"):

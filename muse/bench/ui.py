@@ -26,7 +26,7 @@ async def _generate(server: BenchServer, counts: list[int], decoding: trio.Event
             connection.stream("/v1/chat/completions", body) as lines,
         ):
             async for line in lines:
-                counts[0] += line.startswith(b"{")
+                counts[0] += line.startswith(b"data: {")
                 if counts[0] == WARM_UP_CHUNKS:
                     decoding.set()
 

@@ -14,7 +14,8 @@ Start = Callable[..., ServerProcess]
 DETACHED = {"muse": {"detached": True}}
 SLOW: dict[str, Any] = {"when": "slow", "tokens": [f"w{number} " for number in range(400)], "token_ms": 3}
 TEXT = "".join(SLOW["tokens"])
-THINK = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}" + (
+THINK = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "<|im_start|>assistant\n{# </think> #}"
 )
 THINKING: dict[str, Any] = {

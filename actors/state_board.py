@@ -37,10 +37,19 @@ class WorkerStatus:
 
 @attrs.frozen(kw_only=True)
 class RequestCounts:
-    """Turns that the model works on, and turns that wait for it."""
+    """Turns that the model works on, and the ids of the replies that wait for it, next one first."""
 
     running: int = 0
-    queued: int = 0
+    waiting: tuple[str, ...] = ()
+
+    @property
+    def queued(self) -> int:
+        """How many wait."""
+        return len(self.waiting)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {"running": self.running, "queued": self.queued, "waiting": list(self.waiting)}
 
 
 @attrs.frozen(kw_only=True)

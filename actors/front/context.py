@@ -39,7 +39,7 @@ class FrontContext:
             "server": self.server_dict(),
             "worker": state.worker.as_dict(),
             "model": state.model_dict(),
-            "requests": {"running": state.requests.running, "queued": state.requests.queued},
+            "requests": state.requests.as_dict(),
         }
 
     def uptime_s(self) -> float:

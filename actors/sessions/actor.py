@@ -22,9 +22,10 @@ from actors.sessions.shelf import Shelf
 from actors.sessions.turn import Turn
 from actors.state_board import ANSWERING, RequestCounts, StateBoard
 from actors.supervisor.messages import SupervisorMessage
-from actors.transcripts.messages import TranscriptMessage
+from actors.transcripts.messages import PrepareModel, TranscriptMessage
 from muse.api.responses import new_reply_id
 from muse.errors import ClientFault, InternalFault, MuseError, Unavailable
+from muse.protocol import Ready
 from muse.settings import Limits
 
 log = logging.getLogger("muse.sessions")
@@ -191,14 +192,18 @@ class SessionManager:
         if self._capacity():
             for position, turn in enumerate(self._queue, start=1):
                 turn.place(position)
-        counts = RequestCounts(running=len(self._running), queued=len(self._queue))
-        self._board.change(requests=counts)
+        waiting = tuple(turn.reply.id for turn in self._queue)
+        self._board.change(requests=RequestCounts(running=len(self._running), waiting=waiting))
 
     async def _watch_board(self) -> None:
-        version = self._board.version
+        prepared: Ready | None = None
         while True:
-            version = await self._board.wait_newer(version)
+            version, model = self._board.version, self._board.value.model
+            if model is not None and model is not prepared:
+                prepared = model
+                await self._transcripts.tell(PrepareModel(model=model))
             self._admit()
+            await self._board.wait_newer(version)
 
 
 def reply_not_found(param: str | None = None) -> ClientFault:

@@ -20,6 +20,7 @@ import trio
 
 from actors.transcripts.messages import (
     BuildPrompt,
+    PrepareModel,
     RecordedTurn,
     RecordTurn,
     ShowTranscript,
@@ -27,6 +28,7 @@ from actors.transcripts.messages import (
 )
 from muse.chat.template import ChatTemplate
 from muse.errors import InternalFault, MuseError
+from muse.protocol import Ready
 
 log = logging.getLogger("muse.transcripts")
 
@@ -43,10 +45,17 @@ class _Session:
 
 
 @lru_cache(maxsize=4)
-def _template(source: str | None, bos_token: str, eos_token: str, special_tokens: tuple[str, ...]) -> ChatTemplate:
-    if source is None:
-        return ChatTemplate.fallback(special_tokens=special_tokens)
-    return ChatTemplate.compile(source, bos_token=bos_token, eos_token=eos_token, special_tokens=special_tokens)
+def _template_of(model: Ready) -> ChatTemplate:
+    """The model's template, compiled once: a large one takes up to 0.3 s, so only ever call this in a
+    thread."""
+    if model.chat_template is None:
+        return ChatTemplate.fallback(special_tokens=model.special_tokens)
+    return ChatTemplate.compile(
+        model.chat_template,
+        bos_token=model.bos_token,
+        eos_token=model.eos_token,
+        special_tokens=model.special_tokens,
+    )
 
 
 class TranscriptStore:
@@ -65,6 +74,8 @@ class TranscriptStore:
                 match message:
                     case BuildPrompt():
                         nursery.start_soon(self._build, message)
+                    case PrepareModel():
+                        nursery.start_soon(self._prepare, message.model)
                     case RecordTurn():
                         self._record(message)
                     case ShowTranscript():
@@ -91,13 +102,17 @@ class TranscriptStore:
         del turns[message.turn :]
         turns.append(RecordedTurn(content=message.content, ids=message.ids))
 
+    async def _prepare(self, model: Ready) -> None:
+        try:
+            await trio.to_thread.run_sync(_template_of, model, limiter=self._threads)
+        except MuseError as fault:
+            log.warning("template-refused code=%s", fault.code)  # said to each request that needs it
+
     async def _build(self, message: BuildPrompt) -> None:
         now = datetime.now().astimezone() if message.session_id is None else self._session(message.session_id).started
-        model = message.model
         try:
-            template = _template(model.chat_template, model.bos_token, model.eos_token, model.special_tokens)
             segments = await trio.to_thread.run_sync(
-                lambda: template.render_segments(message.messages, now=now), limiter=self._threads
+                lambda: _template_of(message.model).render_segments(message.messages, now=now), limiter=self._threads
             )
         except MuseError as fault:
             message.port.fail(fault)

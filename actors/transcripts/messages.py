@@ -21,6 +21,13 @@ class BuildPrompt(Question[tuple[Segment, ...]]):
 
 
 @attrs.frozen(kw_only=True)
+class PrepareModel:
+    """Session manager -> store: this model is there now. Its template is compiled before anybody waits."""
+
+    model: Ready
+
+
+@attrs.frozen(kw_only=True)
 class RecordTurn:
     """Turn -> store: a named session's turn is over. ids: exactly what was generated, or None when any
     id is unknown; `turn` is the ordinal of the assistant message it will be in the next request."""
@@ -46,4 +53,4 @@ class ShowTranscript(Question[tuple[RecordedTurn, ...]]):
     session_id: str
 
 
-TranscriptMessage = BuildPrompt | RecordTurn | ShowTranscript
+TranscriptMessage = BuildPrompt | PrepareModel | RecordTurn | ShowTranscript

@@ -1,6 +1,6 @@
 // What the page knows of the server, fed by /api/events and /api/runtime, and the words for it.
 import { computed, signal } from "../vendor/signals.js";
-import { getJson } from "../net/api.js";
+import { getJson, postJson } from "../net/api.js";
 import { followState } from "../net/state_feed.js";
 
 /** "connecting" before the first news, then "online" or "offline". */
@@ -47,6 +47,19 @@ function workerStatus(worker, requests) {
       return plain("bad", "Model failed", worker.reason ?? "The model could not be started.");
     default:
       return plain("bad", "Model stopped", worker.reason);
+  }
+}
+
+/** Whether a model that failed may be tried again from here. */
+export const canRestart = computed(() => link.value === "online" && server.value?.worker.state === "failed");
+
+/** Asks for another try; resolves with null, or with words if the server refuses. */
+export async function restartModel() {
+  try {
+    await postJson("/api/worker/restart", {});
+    return null;
+  } catch (fault) {
+    return fault.message;
   }
 }
 

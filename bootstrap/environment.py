@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,16 +89,18 @@ class Environment:
         write_stamp(self.note(f"{name}.json"), {"lock": fingerprint(lock)})
 
 
-def create(runner: Runner, path: Path) -> Environment:
-    """A fresh environment with pip at `path`; raises SetupFault.
+def create(runner: Runner, path: Path, locks: Mapping[str, Path]) -> Environment:
+    """An environment at `path` that these locks (name to file) can be installed into; raises SetupFault.
 
-    One that an earlier set-up finished there, but had no packages for, is taken; anything else there is gone.
+    One that a killed set-up left there is taken when it holds nothing but pip and locks that were finished; anything
+    else that lies there is gone.
     """
     fresh = Environment(path)
     interpreter, refused = interpreters.find_interpreter(runner.layout.home)
     if interpreter is None:
         interpreter = uv_tool.fetch_python(runner, refused)
-    if fresh.is_sound() and fresh.holds_only() and fresh.made_from == interpreter.path:
+    finished = [lock for name, lock in locks.items() if fresh.has(name, lock)]
+    if fresh.is_sound() and fresh.made_from == interpreter.path and fresh.holds_only(*finished):
         return fresh
     shutil.rmtree(path, ignore_errors=True)
     if not _create_whole(runner, interpreter, path):

@@ -33,7 +33,7 @@ class PythonEnvironment:
         target = self._layout.venv
         environment.recover(target)
         if not self.is_ready():
-            fresh = environment.create(runner, _beside(self._layout))
+            fresh = environment.create(runner, _beside(self._layout), {})
             environment.put_in_place(fresh, target)
         return megabytes(folder_size(target))
 
@@ -59,10 +59,12 @@ class PythonPackages:
             there.install(runner, self._name, self._lock(self._name))
         else:
             # Outdated, changed or half installed. The old environment stays in use until the new one is complete.
-            fresh = environment.create(runner, _beside(self._layout))
+            locks = {name: self._lock(name) for name in self._order}
+            fresh = environment.create(runner, _beside(self._layout), locks)
             before = folder_size(fresh.path)
-            for name in self._order:
-                fresh.install(runner, name, self._lock(name))
+            for name, lock in locks.items():
+                if not fresh.has(name, lock):
+                    fresh.install(runner, name, lock)
             there = environment.put_in_place(fresh, self._layout.venv)
         return megabytes(folder_size(there.path) - before)
 

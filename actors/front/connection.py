@@ -23,7 +23,7 @@ import math
 import socket
 import struct
 from collections.abc import Awaitable, Callable, MutableSet
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
@@ -38,6 +38,8 @@ from actors.front.protocol import Http11
 from muse.errors import MuseError
 
 log = logging.getLogger("muse.front")
+
+State = Literal["idle", "head", "busy"]
 
 READ_BYTES: Final = 64 * 1024
 BODY_MESSAGES: Final = 4
@@ -70,7 +72,7 @@ class Connection:
         self._progress = trio.lowlevel.ParkingLot()
         self._unfed_bytes = 0
         self._held_head = b""
-        self._state = "idle"
+        self._state: State = "idle"
         self._request_complete = False
         self._peer_gone = False
         self._stopping = False
@@ -157,7 +159,7 @@ class Connection:
                 await self._protocol.refuse(fault)
                 self._nursery.cancel_scope.cancel()
 
-    def _enter(self, state: str, seconds: float) -> None:
+    def _enter(self, state: State, seconds: float) -> None:
         self._state = state
         self._reading.deadline = trio.current_time() + seconds
 
@@ -197,7 +199,8 @@ class Connection:
             if not message["more_body"]:
                 self._request_complete = True
                 self._progress.unpark_all()
-            await to_app.send(message)
+            with contextlib.suppress(trio.BrokenResourceError):  # it ended without its body
+                await to_app.send(message)
 
         async def run_app() -> None:
             with from_client:

@@ -104,11 +104,12 @@ class _Acceptor:
                 try:
                     sock, _ = await listener.accept()
                 except OSError as error:
-                    # Out of descriptors, or a client that left before it was accepted. Never a reason to stop.
-                    if not complained or error.errno not in {errno.EMFILE, errno.ENFILE}:
-                        log.warning("accept failed errno=%s", errno.errorcode.get(error.errno or 0, error.errno))
-                    complained = True
-                    await trio.sleep(ACCEPT_PAUSE_S)
+                    # A client that left before it was accepted, or no descriptor to be had. Never a reason to stop.
+                    if error.errno != errno.ECONNABORTED:
+                        if not complained:
+                            log.warning("accept failed errno=%s", errno.errorcode.get(error.errno or 0, error.errno))
+                        complained = True
+                        await trio.sleep(ACCEPT_PAUSE_S)
                     continue
                 complained = False
                 if len(self._live) < self._max_connections:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
+from hypercorn.events import Event
 
-from tests.front.harness import running
+from actors.front.protocol import Http11
+from tests.front.harness import PATIENT, running
 
 
 async def test_connection_is_reused() -> None:
@@ -107,11 +110,44 @@ async def test_refused_body_ends_the_connection() -> None:
         assert front.phases["wait"].entered == 0
 
 
+async def test_refused_upload_can_be_finished_before_the_answer_is_read() -> None:
+    """Closing with unread input would reset the connection, and some clients would lose the answer."""
+    async with running(attrs.evolve(PATIENT, linger_s=60)) as front, await front.connect() as client:
+        await client.send(client.head("POST", "/echo", "Content-Type: text/plain", "Content-Length: 1000000"))
+        await client.read_until(b"unsupported_media_type")
+        for _ in range(100):
+            await client.send(b"x" * 10_000)
+        await client.stream.send_eof()
+        await client.read_all()
+        await front.wait_no_connection_tasks()
+
+
 async def test_fault_of_a_route_is_an_answer() -> None:
     """A route that raises gives a 500 and keeps the connection."""
     async with running() as front, await front.connect() as client:
         assert (await client.ask("GET", "/crash")).status == 500
         assert (await client.ask("GET", "/health")).status == 200
+
+
+async def test_fault_of_our_own_ends_one_connection_only(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A bug in the protocol code is logged with its traceback; all other connections go on."""
+    handle = Http11.handle
+
+    async def failing(self: Http11, event: Event) -> None:
+        if b"X-Bug" in getattr(event, "data", b""):
+            raise RuntimeError("a fault of the protocol")
+        await handle(self, event)
+
+    monkeypatch.setattr(Http11, "handle", failing)
+    async with running() as front, await front.connect() as other:
+        await other.ask("GET", "/health")
+        async with await front.connect() as client:
+            await client.send(client.head("GET", "/health", "X-Bug: 1"))
+            assert await client.read_all() == b""
+        assert (await other.ask("GET", "/health")).status == 200
+    assert "a fault of the protocol" in caplog.text
 
 
 async def test_fault_of_a_stream_cuts_it_visibly() -> None:

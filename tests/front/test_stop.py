@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import pytest
 import trio
 
@@ -31,7 +32,7 @@ async def test_clients_that_never_read_do_not_delay_the_stop() -> None:
 
 async def test_idle_connections_are_closed_at_once() -> None:
     """Fresh, kept alive, or half way through the headers: none of them waits for a limit."""
-    async with running(PATIENT) as front:
+    async with running(attrs.evolve(PATIENT, stop_grace_s=60)) as front:
         fresh, kept, half = [await front.connect() for _ in range(3)]
         await kept.ask("GET", "/health")
         await half.send(b"GET /health HTTP/1.1\r\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import threading
 from typing import Final, NoReturn
 
 ASKED: Final = 0
@@ -15,10 +16,8 @@ ENGINE_GONE: Final = 4
 
 
 def end_like(returncode: int) -> NoReturn:
-    """End by the signal that ended a child (negative return code), else with ENGINE_GONE."""
+    """End by the signal that ended a child (negative return code), else with ENGINE_GONE. Any thread."""
     if returncode < 0:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has left the core file worth having
-        if -returncode != signal.SIGKILL:
-            signal.signal(-returncode, signal.SIG_DFL)
-        os.kill(os.getpid(), -returncode)
-    os._exit(ENGINE_GONE)
+        signal.pthread_kill(threading.get_ident(), -returncode)
+    os._exit(ENGINE_GONE)  # also for a signal that does not end this process

@@ -28,9 +28,10 @@ def reset_reason(resident: Sequence[int] | None, prompt: Sequence[int], reused: 
         return "dirty"
     if not resident:
         return "new"
-    if not reused:
-        return "mismatch"
     shared = common_prefix(resident, prompt)
+    if not reused:
+        # Nothing speaks against the ids, so the cache was lost to others meanwhile.
+        return "new" if shared == len(resident) else "mismatch"
     if shared < len(resident) or reused < shared - 1:
         return "rewound"
     return "equal" if len(prompt) == len(resident) else "exact_prefix"

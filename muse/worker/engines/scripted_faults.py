@@ -159,21 +159,23 @@ class FaultPlayer:
                 self._commit(fault)
 
     def _commit(self, fault: Fault) -> None:
+        if fault.do == "stop_reading" or (fault.do == "hang" and not fault.request):
+            self._reading.clear()
+        os.write(2, f"scripted fault: {fault.do} at {fault.at}\n".encode())
         match fault.do:
             case "exit":
                 os._exit(fault.status)
             case "signal":
-                os.kill(os.getpid(), signal.Signals[fault.signal])
+                # To this very thread: another would die for it only after we had gone on a little.
+                signal.pthread_kill(threading.get_ident(), signal.Signals[fault.signal])
             case "hang":
-                if not fault.request:
-                    self._reading.clear()
                 threading.Event().wait()
             case "delay":
                 time.sleep(fault.ms / 1000)
             case "close_stdout":
                 self._writer.close()
             case "stop_reading":
-                self._reading.clear()
+                pass  # done above
             case "stderr_flood":
                 for _ in range(1000):
                     os.write(2, b"flood " * 1000 + b"\n")

@@ -107,7 +107,10 @@ _converter.register_structure_hook_func(lambda kind: kind == tuple[bytes, ...], 
 def read_script(path: Path) -> Script:
     """Read a script file. Raises ScriptFault."""
     try:
-        return _converter.structure(json.loads(path.read_bytes()), Script)
+        content = json.loads(path.read_bytes())
+        if not isinstance(content, dict):
+            raise TypeError("a script is an object")
+        return _converter.structure(content, Script)
     except (OSError, ValueError, TypeError, KeyError, CattrsError) as fault:
         details = cattrs.transform_error(fault) if isinstance(fault, ClassValidationError) else [str(fault)]
         raise ScriptFault(f"{path}: {'; '.join(details)}") from fault

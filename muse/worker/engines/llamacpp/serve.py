@@ -55,6 +55,8 @@ def _parameters(xllamacpp: Any, settings: dict[str, Any]) -> Any:
     params.verbosity = settings["verbosity"]
     params.n_threads_http = settings["slots"] + 4
     params.ui = False
+    params.cors_origins = ""
+    params.cors_origins_explicit = True
     params.warmup = False  # the worker's first request does that
     params.cache_idle_slots = False
     params.sse_ping_interval = -1

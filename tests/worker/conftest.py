@@ -1,0 +1,43 @@
+"""Workers for the tests of this folder. The one with the built-in model is loaded once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worker.client import WorkerProcess, group_members, wait_for
+
+
+@pytest.fixture(scope="session")
+def llama(builtin_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
+    """A worker with the built-in model, ready. Shared: use sessions of your own, leave nothing running."""
+    home = tmp_path_factory.mktemp("home")
+    with WorkerProcess(
+        "--engine", "llamacpp", "--model", str(builtin_model), "--context", "1024", env={"MUSE_HOME": str(home)}
+    ) as worker:
+        worker.ready()
+        yield worker
+
+
+@pytest.fixture
+def scripted(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
+    """Starts workers with the scripted engine: `scripted(script)`. Their groups must be gone at the end."""
+    started: list[WorkerProcess] = []
+
+    def start(script: dict[str, Any], *, ready: bool = True) -> WorkerProcess:
+        path = tmp_path / f"script{len(started)}.json"
+        path.write_text(json.dumps(script))
+        worker = WorkerProcess("--engine", "scripted", "--script", str(path))
+        started.append(worker)
+        if ready:
+            worker.ready()
+        return worker
+
+    yield start
+    for worker in started:
+        worker.stop()
+        wait_for(lambda pid=worker.process.pid: not group_members(pid))

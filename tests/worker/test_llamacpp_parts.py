@@ -1,0 +1,224 @@
+"""Parts of the llama.cpp engine without a model: reuse reasons, slots, lost ids, the socket client."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muse.protocol import ResetReason
+from muse.worker.engines.base import EngineFault
+from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
+from muse.worker.engines.llamacpp.gguf import ModelFile
+from muse.worker.engines.llamacpp.slots import SlotTable
+from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from muse.worker.residency import reset_reason
+
+# Byte-level letters of the bytes used below: 0xF0 ð, 0x9F Ł, 0x8E İ (U+0130), 0x89 ī, 0xC3 Ã, 0xA9 ©
+TOKENS = ["a", "ð", "Ł", "\u0130", "\u012b", "ðŁ", "\u0130\u012b", "Ã", "©", "<|end|>", "<row>", "[X]"]
+KINDS = [1, 1, 1, 1, 1, 1, 1, 1, 1, 3, 4, 4]
+
+
+def vocabulary(tokens: list[str] = TOKENS, template: bytes = b"[X]") -> Vocabulary:
+    metadata = {
+        "tokenizer.ggml.model": b"gpt2",
+        "tokenizer.ggml.tokens": [token.encode() for token in tokens],
+        "tokenizer.ggml.token_type": KINDS[: len(tokens)],
+        "tokenizer.chat_template": template,
+    }
+    return Vocabulary(ModelFile(path=Path("m"), size_bytes=0, metadata=metadata))
+
+
+@pytest.mark.parametrize(
+    ("resident", "prompt", "reused", "reason"),
+    [
+        ((), (1, 2), 0, "new"),
+        (None, (1, 2), 0, "dirty"),
+        ((1, 2), (1, 2, 3), 2, "exact_prefix"),
+        ((1, 2), (1, 2, 3), 1, "exact_prefix"),  # the last sampled token is never in the cache yet
+        ((1, 2), (1, 2), 1, "equal"),
+        ((1, 2, 3), (1, 2), 1, "rewound"),
+        ((1, 2, 3), (1, 9, 9), 1, "rewound"),
+        ((1, 2, 3, 4), (1, 2, 3, 4, 5), 1, "rewound"),
+        ((1, 2), (9, 9), 0, "mismatch"),
+        ((1, 2), (1, 2, 3), 0, "new"),  # lost to another session
+    ],
+)
+def test_reset_reason(
+    resident: tuple[int, ...] | None, prompt: tuple[int, ...], reused: int, reason: ResetReason
+) -> None:
+    """The reason follows from what was resident, the prompt, and what the engine really kept."""
+    assert reset_reason(resident, prompt, reused) == reason
+
+
+def test_a_session_keeps_its_slot_and_scratch_takes_another() -> None:
+    """A scratch request does not displace a session while a free slot is left."""
+    table = SlotTable(2)
+    with table.taken("s") as first:
+        pass
+    with table.taken(None) as scratch:
+        assert scratch != first
+        with table.taken("s") as again:
+            assert again == first
+    with table.taken(None) as next_scratch:
+        assert next_scratch == scratch
+
+
+def test_the_slot_used_longest_ago_gives_way() -> None:
+    """Among slots that hold sessions."""
+    table = SlotTable(2)
+    with table.taken("old") as old, table.taken("young"):
+        pass
+    with table.taken("new") as new:
+        assert new == old
+
+
+def test_all_slots_busy_is_a_refusal() -> None:
+    """Nothing waits inside the worker."""
+    table = SlotTable(1)
+    with table.taken("a"), pytest.raises(EngineFault, match="busy"), table.taken("b"):
+        pass
+
+
+def test_reset_forgets_and_close_frees() -> None:
+    """After a reset nothing may be reused once; a closed session's slot is the first to be given away."""
+    table = SlotTable(2)
+    with table.taken("s") as slot:
+        table.remember("s", [1, 2])
+    assert table.resident("s").ids == [1, 2]
+    table.reset("s")
+    assert (table.resident("s").ids, table.resident("s").cold) == ((), True)
+    with table.taken("t"):
+        pass
+    table.close("s")
+    with table.taken("u") as given_away:
+        assert given_away == slot
+    assert not table.resident("s").cold
+
+
+def test_scaffold_tokens_are_control_tokens() -> None:
+    """Control tokens, and user-defined ones that frame messages; not those that are only text."""
+    assert set(vocabulary().control.values()) == {"<|end|>", "[X]"}
+
+
+def test_cut_leaves_no_spelling_whole() -> None:
+    """The pieces give the text and none holds a control token."""
+    pieces = vocabulary().cut("a<|end|><|end|>[X]b")
+    assert "".join(pieces) == "a<|end|><|end|>[X]b"
+    assert not any("<|end|>" in piece or "[X]" in piece for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("piece", "missing", "last", "ids"),
+    [
+        ("é", 1, 8, (7, 8)),
+        ("🎉", 2, 4, (5, 3, 4)),
+        ("🎉", 3, 4, (1, 2, 3, 4)),
+        ("🎉", 1, 6, (5, 6)),
+        ("aé", 1, 8, None),  # "a" ends no character half way: the engine would have sent it
+        ("🎉", 1, 4, None),  # no token spells the first three bytes
+        ("é", 1, 0, None),  # the last token is not the end of the piece
+        ("\ufffd", 1, 8, None),
+    ],
+)
+def test_lost_ids_are_recovered_only_with_proof(
+    piece: str, missing: int, last: int, ids: tuple[int, ...] | None
+) -> None:
+    """One fitting sequence of the right length, or nothing. A shorter one could hide a control token, so
+    (two missing, four bytes) has two readings when ð Ł İ stand alone and as ðŁ."""
+    table = vocabulary()
+    found = table.recover(piece, missing, last)
+    shorter = {("🎉", 3, 4)}  # ðŁ İ fits as well
+    assert found == (None if (piece, missing, last) in shorter else ids)
+
+
+def test_nothing_is_recovered_from_ambiguous_texts() -> None:
+    """Two ids with one text: no conclusion."""
+    assert vocabulary(["Ã", "©", "Ã"]).recover("é", 1, 1) is None
+
+
+class FakeServer:
+    """Answers each connection with the given bytes, in the given pieces."""
+
+    def __init__(self, path: Path, pieces: list[bytes]) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._pieces = pieces
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            connection.recv(65536)
+            for piece in self._pieces:
+                connection.sendall(piece)
+
+    def close(self) -> None:
+        self._thread.join(10)
+        self._listener.close()
+
+
+def stream_of(path: Path, answer: bytes, cuts: list[int]) -> list[bytes]:
+    """The events of an answer that arrives cut at the given places."""
+    edges = [0, *sorted(cuts), len(answer)]
+    server = FakeServer(path, [answer[a:b] for a, b in itertools.pairwise(edges)])
+    stream = Client(str(path)).stream("/", {})
+    events: list[bytes] = []
+    try:
+        while some := stream.events():
+            events += some
+    finally:
+        stream.close()
+        server.close()
+        path.unlink()
+    return events
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BLOCKS = [b'data: {"n":1}\n\n', b": ping\n\n", b'data: {"n":2}\n\ndata: {"n":3}\n\n']
+STREAM = CHUNKED + b"".join(b"%x\r\n%s\r\n" % (len(block), block) for block in BLOCKS) + b"0\r\n\r\n"
+
+
+@given(cuts=st.lists(st.integers(0, len(STREAM)), max_size=4))
+def test_a_stream_may_be_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, cuts: list[int]) -> None:
+    """The events are the same however the bytes arrive."""
+    path = tmp_path_factory.mktemp("s") / "e.sock"
+    assert stream_of(path, STREAM, cuts) == [b'{"n":1}', b'{"n":2}', b'{"n":3}']
+
+
+def test_a_broken_off_stream_gives_what_was_whole(tmp_path: Path) -> None:
+    """The end of the connection is the end of the events; whether it was due the reader knows."""
+    assert stream_of(tmp_path / "e.sock", STREAM[:-20], []) == [b'{"n":1}']
+
+
+@pytest.mark.parametrize(
+    ("answer", "fault"),
+    [
+        (b"", EngineGone),
+        (b"HTTP/1.1 200 OK\r\n\r\n", EngineGone),
+        (b"rubbish\r\n\r\n", EngineGone),
+        (CHUNKED + b"zz\r\n", EngineGone),
+        (
+            b"HTTP/1.1 400 Bad\r\nContent-Length: 40\r\n\r\n" + b'{"error":{"message":"no","type":"t","x":1}}'[:40],
+            Refused,
+        ),
+    ],
+    ids=["nothing", "no length", "no HTTP", "broken chunk", "refusal"],
+)
+def test_bad_answers_are_faults(tmp_path: Path, answer: bytes, fault: type[Exception]) -> None:
+    """Nothing of the native server is taken on trust."""
+    with pytest.raises(fault):
+        stream_of(tmp_path / "e.sock", answer, [])
+
+
+def test_no_server_is_a_fault(tmp_path: Path) -> None:
+    """The socket is gone with the process."""
+    with pytest.raises(EngineGone):
+        Client(str(tmp_path / "none.sock")).call("GET", "/")

@@ -1,0 +1,138 @@
+"""The codec: any bytes give a message or a ProtocolError, and every message survives the way."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from muse import protocol
+from muse.protocol import (
+    Accepted,
+    Cancel,
+    Count,
+    Done,
+    Error,
+    Generate,
+    IdsSegment,
+    ImageSegment,
+    Loading,
+    ProtocolError,
+    Ready,
+    Sampling,
+    Supports,
+    TextSegment,
+    Tokens,
+    WorkerCommand,
+    WorkerEvent,
+    decode_command,
+    decode_event,
+    encode_command,
+    encode_event,
+)
+
+texts = st.text(st.characters(codec=None), max_size=40)  # lone surrogates too
+counts = st.integers(0, 2**40)
+ids = st.lists(st.integers(-(2**31), 2**31), max_size=8).map(tuple)
+floats = st.floats(allow_nan=False, allow_infinity=False)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | floats | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=20,
+)
+segments = st.one_of(
+    st.builds(TextSegment, text=texts, special=st.booleans()),
+    st.builds(IdsSegment, ids=ids),
+    st.builds(ImageSegment, image=texts, sha256=texts),
+)
+events = st.one_of(
+    st.builds(Tokens, request_id=texts, ids=ids | st.none(), text=texts),
+    st.builds(Loading, fraction=floats | st.none(), stage=texts),
+    st.builds(Accepted, prompt_tokens=counts, reused_prompt_tokens=counts, room=counts, request_id=texts),
+    st.builds(Error, request_id=texts | st.none(), message=texts, fatal=st.booleans()),
+    st.builds(Done, generated_token_ids=ids | st.none(), prefill_ms=floats, request_id=texts),
+    st.builds(Ready, supports=st.builds(Supports), special_tokens=st.lists(texts, max_size=3).map(tuple)),
+)
+commands = st.one_of(
+    st.builds(
+        Generate,
+        request_id=texts,
+        session_id=texts | st.none(),
+        prompt_segments=st.lists(segments, max_size=4).map(tuple),
+        max_new_tokens=counts | st.none(),
+        sampling=st.builds(Sampling, temperature=floats, seed=counts | st.none()),
+    ),
+    st.builds(Count, request_id=texts, prompt_segments=st.lists(segments, max_size=4).map(tuple)),
+    st.builds(Cancel, request_id=texts, target_request_id=texts),
+)
+DECODERS = pytest.mark.parametrize("decode", [decode_event, decode_command])
+
+
+@given(events)
+def test_events_survive_the_way(event: WorkerEvent) -> None:
+    """Encode and decode are inverse, on one line of ASCII."""
+    line = encode_event(event)
+    assert line.isascii()
+    assert line.count(b"\n") == 1
+    assert decode_event(line) == event
+
+
+@given(commands)
+def test_commands_survive_the_way(command: WorkerCommand) -> None:
+    """Encode and decode are inverse, on one line of ASCII."""
+    line = encode_command(command)
+    assert line.count(b"\n") == 1
+    assert decode_command(line) == command
+
+
+def _message_or_fault(decode: Callable[[bytes], object], line: bytes) -> None:
+    try:
+        message = decode(line)
+    except ProtocolError:
+        return
+    assert type(message).__module__ == protocol.__name__
+
+
+@DECODERS
+@given(st.binary(max_size=60))
+def test_any_bytes_give_a_message_or_a_fault(decode: Callable[[bytes], object], line: bytes) -> None:
+    """Nothing else escapes the decoder."""
+    _message_or_fault(decode, line)
+
+
+@DECODERS
+@given(
+    tag=st.sampled_from(["tokens", "done", "error", "ready", "generate", "count", "ping", "x"]),
+    fields=st.dictionaries(
+        st.sampled_from(["request_id", "ids", "text", "prompt_segments", "sampling", "code", "supports", "fatal"]),
+        json_values,
+    ),
+)
+def test_any_fields_give_a_message_or_a_fault(
+    decode: Callable[[bytes], object], tag: str, fields: dict[str, object]
+) -> None:
+    """A known tag with wrong, missing or superfluous fields is a fault."""
+    _message_or_fault(decode, json.dumps({"event": tag, "op": tag, **fields}).encode())
+
+
+@DECODERS
+@pytest.mark.parametrize(
+    "line",
+    [b"[" * 200_000, b'{"a":' * 100_000, b"1" * 10_000, b"NaN", b'{"event":5,"op":5}', b"\xff", b"", b"\xef\xbb\xbf{}"],
+    ids=["deep list", "deep object", "long number", "NaN", "tag of a wrong type", "no UTF-8", "empty", "BOM"],
+)
+def test_hostile_lines_are_faults(decode: Callable[[bytes], object], line: bytes) -> None:
+    """What makes the JSON library stumble is a fault of the peer, told apart from an unknown tag."""
+    with pytest.raises(ProtocolError) as caught:
+        decode(line)
+    assert caught.value.known
+
+
+def test_unknown_tag_is_told_apart() -> None:
+    """A newer peer's message is to be skipped, not to end the connection."""
+    with pytest.raises(ProtocolError) as caught:
+        decode_event(b'{"event":"weather"}')
+    assert not caught.value.known

@@ -12,6 +12,7 @@ import attrs
 import h11
 import trio
 import trio.testing
+from hypercorn.typing import ASGIFramework
 from quart import Response, request
 from quart_trio import QuartTrio
 from werkzeug.datastructures import Headers
@@ -326,8 +327,10 @@ STATIC = StaticFiles(
 
 
 @asynccontextmanager
-async def running(limits: FrontLimits = PATIENT, *, key: str | None = None) -> AsyncIterator[Front]:
-    """The server, until the block ends; it must then stop by itself."""
+async def running(
+    limits: FrontLimits = PATIENT, *, key: str | None = None, app: ASGIFramework | None = None
+) -> AsyncIterator[Front]:
+    """The server, until the block ends; it must then stop by itself. `app` instead of the routes and their gate."""
     binding = bind("127.0.0.1", 0)
     phases = {name: Phase() for name in ("wait", "slow", "quiet", "flood", "polite", "unstarted")}
     stopping = trio.Event()
@@ -352,7 +355,7 @@ async def running(limits: FrontLimits = PATIENT, *, key: str | None = None) -> A
         async def run(*, task_status: trio.TaskStatus[None]) -> None:
             with scope:
                 await serve_module.serve(
-                    gate, sockets=binding.sockets, stop=front.stop, limits=limits, task_status=task_status
+                    app or gate, sockets=binding.sockets, stop=front.stop, limits=limits, task_status=task_status
                 )
             front.done.set()
 

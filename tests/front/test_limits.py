@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import attrs
 import trio
+import trio.testing
+from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
 
 from tests.front.harness import HANG_S, PATIENT, Client, Front, running
 
@@ -49,6 +51,47 @@ async def test_second_request_has_its_own_time_for_headers() -> None:
         await client.ask("GET", "/health")
         await client.send(b"GET /health HTT")
         assert (await client.read_all()).startswith(b"HTTP/1.1 408 ")
+
+
+async def test_half_a_request_behind_another_has_the_time_for_headers() -> None:
+    """Its first bytes were there before the idle time could begin."""
+    async with running(attrs.evolve(PATIENT, header_s=2)) as front, await front.connect() as client:
+        await client.send(client.head("GET", "/health") + b"GET /health HTT")
+        assert b"HTTP/1.1 408 " in await client.read_all()
+
+
+async def test_body_that_nobody_takes_is_not_read() -> None:
+    """An application that is slow to read slows its client down instead of filling the memory."""
+    taken = 0
+    go = trio.Event()
+
+    async def slow_app(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        nonlocal taken
+        if scope["type"] != "http":
+            raise NotImplementedError
+        await go.wait()
+        while (message := await receive())["type"] == "http.request" and message["more_body"]:
+            taken += len(message["body"])
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async with running(app=slow_app) as front, await front.connect() as client:
+        sent = 0
+
+        async def upload() -> None:
+            nonlocal sent
+            await client.send(client.head("POST", "/", "Content-Length: 50000000"))
+            for _ in range(500):
+                await client.send(b"x" * 100_000)
+                sent += 100_000
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(upload)
+            await trio.testing.wait_all_tasks_blocked(cushion=0.2)
+            assert sent < 20_000_000  # what fits into the socket buffers of both sides
+            go.set()
+        assert (await client.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
+    assert taken == 50_000_000
 
 
 async def test_running_request_has_no_time_limit() -> None:

@@ -20,7 +20,6 @@ from bootstrap.stages import BuiltInModel, Stage, stages_for_run, stages_for_tes
 from bootstrap.stamps import read_stamp
 
 DEFAULT_PORT = 3939
-LEFT_OVERS = ("venv.new", "venv.old", "cache/page.new", "cache/typecheck.new", "cache/node.new", "cache/uv.new")
 
 
 def report(layout: Layout, console: Console) -> int:
@@ -103,9 +102,9 @@ def _folders(layout: Layout) -> list[tuple[str, str]]:
     inside = sorted(layout.home.iterdir()) if layout.home.is_dir() else []
     rows += [(f"  {folder.name}/", megabytes(folder_size(folder))) for folder in inside if folder.is_dir()]
     rows.append(("page packages", megabytes(folder_size(layout.page / "vendor"))))
-    left = [name for name in LEFT_OVERS if (layout.home / name).exists()]
+    left = ", ".join(layout.shown(path) for path in layout.left_overs())
     if left:
-        rows.append(("left over", f"{', '.join(left)} (of a set-up that was killed; the next one clears it away)"))
+        rows.append(("left over", f"{left} (of a set-up that was killed; `setup` clears it away)"))
     return rows
 
 

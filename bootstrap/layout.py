@@ -66,6 +66,11 @@ class Layout:
     def log(self) -> Path:
         return self.home / "logs" / "setup.log"
 
+    def left_overs(self) -> list[Path]:
+        """What killed set-ups left behind: folders beside the ones that they were to replace."""
+        named = [self.home / "venv.new", self.home / "venv.old", self.page / ".vendor.new", self.page / ".vendor.old"]
+        return [path for path in (*named, *sorted(self.cache.glob("*.new"))) if path.exists()]
+
     def prepare(self) -> None:
         """Make the folders and prove that they can be written to; raises SetupFault with the owner's name if not."""
         folders = (self.home, self.models, self.cache, self.stamps, self.setup_lock.parent, self.log.parent)

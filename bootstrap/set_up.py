@@ -24,12 +24,12 @@ def is_set_up(stages: Sequence[Stage]) -> bool:
 
 
 def set_up(layout: Layout, stages: Sequence[Stage], *, purpose: str, console: Console) -> bool:
-    """Make every stage ready; says whether there was anything to do.
+    """Make every stage ready and clear away what killed set-ups left; says whether there was anything to do.
 
     Raises StageFailed with the stage's number and title, Stopped when the end was asked for (no tool is left then),
     and SetupFault for what belongs to no stage (folders, lock).
     """
-    if is_set_up(stages):
+    if is_set_up(stages) and not layout.left_overs():
         return False
     layout.prepare()
     with StopRequest() as stop, SetupLock(layout.setup_lock, purpose=purpose, console=console, stop=stop) as lock:
@@ -50,7 +50,8 @@ def set_up(layout: Layout, stages: Sequence[Stage], *, purpose: str, console: Co
                 console.end_failed()
                 raise StageFailed(number, len(stages), stage.title, fault) from fault
             console.end(result)
-        shutil.rmtree(layout.scratch, ignore_errors=True)
+        for path in (layout.scratch, *layout.left_overs()):
+            shutil.rmtree(path, ignore_errors=True)
     return True
 
 

@@ -66,8 +66,7 @@ def assert_complete(project: MiniProject) -> None:
     assert (project.layout.models / MODEL_NAME).read_bytes() == MODEL
     assert (vendor / "tiny.js").read_text() == 'import{h}from"./deep/core.js";export{h};\n'
     assert Environment(project.layout.venv).packages()["tiny-run"] == "1.0"
-    left = [path.name for path in project.layout.home.rglob("*") if path.name.endswith((".new", ".old", ".partial"))]
-    assert left == []
+    assert project.layout.left_overs() == []
     code, output = project.run("setup", **NO_NETWORK)
     assert (code, output) == (0, "Everything is set up.\n")
 
@@ -80,6 +79,18 @@ def test_set_up_reports_every_stage(finished_original: MiniProject, tmp_path: Pa
     assert_complete(project)
 
     assert {path: path.stat().st_mtime_ns for path in project.layout.home.rglob("*")} == before
+
+
+def test_left_overs_are_cleared_away(finished: MiniProject) -> None:
+    """Folders that a kill left beside finished ones cost disk, so `setup` removes them even when all is ready."""
+    for name in ("venv.old", "venv.new", "cache/page.new"):
+        (finished.layout.home / name / "deep").mkdir(parents=True)
+    (finished.root / "web_dist" / ".vendor.old").mkdir()
+
+    code, output = finished.run("setup", **NO_NETWORK)
+
+    assert code == 0, output
+    assert_complete(finished)
 
 
 def test_run_becomes_the_server(finished: MiniProject, tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import resource
+
 import attrs
+import pytest
 import trio
 import trio.testing
 from hypercorn.typing import ASGIReceiveCallable, ASGISendCallable, Scope
@@ -199,6 +203,36 @@ async def wait_for_place(front: Front) -> None:
                 await client.send(client.head("GET", "/health"))
                 if (await client.read_until(b"}")).startswith(b"HTTP/1.1 200 "):
                     return
+
+
+def open_until_none_is_left() -> list[int]:
+    held: list[int] = []
+    while True:
+        try:
+            held.append(os.open(os.devnull, os.O_RDONLY))
+        except OSError:
+            return held
+
+
+async def test_server_without_free_descriptors_recovers(caplog: pytest.LogCaptureFixture) -> None:
+    """Accepting fails and is tried again; the connection that waited is served."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held: list[int] = []
+    async with running() as front:
+        sock = trio.socket.socket()
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (sock.fileno() + 1, hard))
+            held = open_until_none_is_left()
+            await sock.connect(("127.0.0.1", front.port))
+            with trio.fail_after(HANG_S):
+                while "accept failed errno=EMFILE" not in caplog.text:
+                    await trio.sleep(0.001)
+        finally:
+            for fd in held:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        async with Client(front, trio.SocketStream(sock)) as client:
+            assert (await client.ask("GET", "/health")).status == 200
 
 
 async def test_client_that_never_reads_is_cut_off() -> None:

@@ -46,7 +46,7 @@ async def test_idle_connections_are_closed_at_once() -> None:
 
 async def test_streams_end_themselves_with_a_last_event() -> None:
     """A stream that watches for the stop gets its last event and its end to the client."""
-    async with running(NORMAL) as front, await front.connect() as client:
+    async with running(attrs.evolve(PATIENT, stop_grace_s=60)) as front, await front.connect() as client:
         await client.send(client.head("GET", "/polite"))
         await client.read_until(b'{"n":0}')
         front.stopping.set()
@@ -54,6 +54,8 @@ async def test_streams_end_themselves_with_a_last_event() -> None:
         rest = await client.read_all()
         assert b"event: stopping\n" in rest
         assert rest.endswith(b"0\r\n\r\n")
+        with trio.fail_after(STOP_S):
+            await front.done.wait()
         assert front.phases["polite"].ended == 1
 
 

@@ -100,8 +100,13 @@ def watch() -> PageWatch:
 
 
 @pytest.fixture
-def open_page(chromium: Browser, watch: PageWatch) -> Iterator[Callable[..., Page]]:
-    """Opens the page of a server in a browser profile of its own: `open_page(url, **context_options)`."""
+def open_page(
+    chromium: Browser, watch: PageWatch, scripted_server: Callable[..., ServerProcess]
+) -> Iterator[Callable[..., Page]]:
+    """Opens the page of a server in a browser profile of its own: `open_page(url, **context_options)`.
+
+    Asks for `scripted_server` so that pages close before their servers stop: a page would report the loss."""
+    del scripted_server
     pages: list[Page] = []
 
     def open_at(url: str, **options: Any) -> Page:

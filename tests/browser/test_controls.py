@@ -144,6 +144,18 @@ def test_settings_go_with_the_request(chromium_page: Page) -> None:
     assert set(second) == {"messages", "stream", "session_id"}
 
 
+def test_the_sheet_over_the_page_closes_by_escape_and_beside_it(
+    open_page: Callable[..., Page], chat_server: ServerProcess
+) -> None:
+    """On a narrow screen it is modal; closing gives the focus back to the button that opened it."""
+    page = open_page(chat_server.url, viewport={"width": 768, "height": 1024})
+    for leave in (lambda: page.keyboard.press("Escape"), lambda: page.mouse.click(40, 500)):
+        open_settings(page)
+        leave()
+        expect(page.get_by_role("heading", name="Settings")).to_have_count(0)
+        expect(page.get_by_role("button", name="Settings", exact=True)).to_be_focused()
+
+
 @pytest.mark.parametrize(
     ("label", "value"), [("Temperature", "2.5"), ("Top-p", "0"), ("Top-k", "1.5"), ("Seed", "-1"), ("Min-p", "1e9")]
 )

@@ -48,25 +48,24 @@ def test_a_model_that_cannot_load_gives_its_reason(
 
 
 def test_another_try_after_the_cause_is_mended(
-    open_page: Callable[..., Page], tmp_path: Path, watch: PageWatch
+    open_page: Callable[..., Page],
+    scripted_server: Callable[..., ServerProcess],
+    tmp_path: Path,
+    watch: PageWatch,
 ) -> None:
     """Try again starts the model anew, and the failed answer can then be had."""
-    script = tmp_path / "script.json"
-    script.write_text("{}broken")
-    server = ServerProcess(["--engine", "scripted", "--model", str(script)], home=tmp_path / "home")
-    try:
-        server.wait_state("failed")
-        watch.expected.append("503")
-        page = open_page(server.url)
-        answer = wait_over(ask(page, "short"), "failed")
-        script.write_text(json.dumps(CHAT_SCRIPT))
-        page.get_by_role("button", name="Try again").click()
-        expect(page.get_by_test_id("status")).to_contain_text("Ready")
-        expect(page.locator(".banner")).to_have_count(0)
-        answer.get_by_role("button", name="Retry").click()
-        expect(page.locator(".from-model .prose")).to_have_text("Short answer.")
-    finally:
-        server.stop()
+    server = scripted_server({"nonsense": True}, ready=False)
+    server.wait_state("failed")
+    watch.expected.append("503")
+    page = open_page(server.url)
+    answer = wait_over(ask(page, "short"), "failed")
+    (script,) = tmp_path.glob("script-*.json")
+    script.write_text(json.dumps(CHAT_SCRIPT))
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_test_id("status")).to_contain_text("Ready")
+    expect(page.locator(".banner")).to_have_count(0)
+    answer.get_by_role("button", name="Retry").click()
+    expect(page.locator(".from-model .prose")).to_have_text("Short answer.")
 
 
 def test_the_page_reconnects_when_the_server_is_back(

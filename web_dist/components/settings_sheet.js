@@ -44,7 +44,19 @@ export function SettingsSheet() {
       close();
     }
   };
-  return html`<dialog id=${SETTINGS_ID} ref=${dialog} class="sheet" aria-labelledby="settings-title" onKeyDown=${onKeyDown} onCancel=${close}>
+  const onClick = (event) => {
+    // Only a click beside a modal sheet has the dialog itself as its target.
+    if (event.target === dialog.current && dialog.current.matches(":modal")) close();
+  };
+  return html`<dialog
+    id=${SETTINGS_ID}
+    ref=${dialog}
+    class="sheet"
+    aria-labelledby="settings-title"
+    onKeyDown=${onKeyDown}
+    onClick=${onClick}
+    onCancel=${close}
+  >
     ${isOpen ? html`<${Contents} onClose=${close} />` : null}
   </dialog>`;
 }

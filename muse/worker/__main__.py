@@ -23,7 +23,7 @@ def _run_scripted(options: WorkerOptions) -> None:
     from muse.worker.engines.scripted_script import ScriptFault, read_script  # noqa: PLC0415
 
     assert options.script is not None
-    writer = FaultWriter(_EVENTS_FD, encode_event, _reader_gone)
+    writer = FaultWriter(_EVENTS_FD, encode_event)
     try:
         script = read_script(options.script)
     except ScriptFault as fault:
@@ -36,13 +36,8 @@ def _run_scripted(options: WorkerOptions) -> None:
 def _run_llamacpp(options: WorkerOptions) -> None:
     from muse.worker.engines.llamacpp.engine import LlamaCppEngine  # noqa: PLC0415
 
-    writer = EventWriter(_EVENTS_FD, encode_event, _reader_gone)
+    writer = EventWriter(_EVENTS_FD, encode_event)
     ProtocolLoop(LlamaCppEngine(options, writer.send), writer, _COMMANDS_FD).run()
-
-
-def _reader_gone() -> None:
-    """Nobody reads the events: the main process is gone, and so is the reason to live."""
-    os._exit(exits.ASKED)
 
 
 def main() -> None:

@@ -114,8 +114,8 @@ def _kill_others() -> None:
         os.setpgid(helper, helper)
         os.setpgid(0, helper)
         os.killpg(group, signal.SIGKILL)
-    except ProcessLookupError:
-        pass  # nobody was left
+    except (ProcessLookupError, PermissionError):
+        pass  # nobody was left (macOS answers with the second for a group of zombies)
     except OSError as fault:
         _complain(f"cannot leave group {group}: {fault}")
     finally:

@@ -57,6 +57,7 @@ class ProtocolLoop:
         self._running: dict[str, CancelToken] = {}  # generations by request id
         self._small: set[str] = set()  # other requests under way
         self._max_inflight = 0  # 0: not ready
+        writer.gone = lambda: self.leave(exits.ASKED)  # the main process is gone, and so is the reason to live
 
     def run(self) -> NoReturn:
         """Load and serve until stdin ends, a shutdown comes or the engine is lost."""

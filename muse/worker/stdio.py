@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Longest command accepted: two images of 20 MiB in base64 plus text (design section 7) fit well.
 MAX_COMMAND_BYTES: Final = 128 * 1024 * 1024
-_READ_BYTES: Final = 256 * 1024
+_READ_BYTES: Final = 64 * 1024
 
 
 def take_over() -> tuple[int, int]:
@@ -59,14 +59,16 @@ def read_lines(fd: int, before: Callable[[], None] | None = None) -> Iterator[by
 class EventWriter:
     """Writes events, one whole line at a time, from any thread.
 
-    gone: called (once, by the thread that found it) when nobody reads any more.
+    No engine makes a line longer than MAX_WORKER_LINE_BYTES: tokens are sent as they arrive, and the ids of
+    a whole context take less than a megabyte. gone: called by the thread that finds that nobody reads any
+    more; ends the process.
     """
 
-    def __init__(self, fd: int, encode: Callable[[WorkerEvent], bytes], gone: Callable[[], None]) -> None:
+    def __init__(self, fd: int, encode: Callable[[WorkerEvent], bytes]) -> None:
         self._fd = fd
         self._encode = encode
-        self._gone = gone
         self._lock = threading.Lock()
+        self.gone: Callable[[], None] = lambda: os._exit(0)
 
     def send(self, event: WorkerEvent) -> None:
         """Write one event; returns when the pipe has taken it."""
@@ -81,7 +83,7 @@ class EventWriter:
                     data = data[sent:]
                     sent = os.write(self._fd, data)
             except OSError:
-                self._gone()
+                self.gone()
 
     def close(self) -> None:
         """Close the pipe while the process lives on (a fault for tests); later events are dropped."""

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muse.protocol import ResetReason
@@ -186,6 +186,7 @@ BLOCKS = [b'data: {"n":1}\n\n', b": ping\n\n", b'data: {"n":2}\n\ndata: {"n":3}\
 STREAM = CHUNKED + b"".join(b"%x\r\n%s\r\n" % (len(block), block) for block in BLOCKS) + b"0\r\n\r\n"
 
 
+@settings(deadline=None, max_examples=50)
 @given(cuts=st.lists(st.integers(0, len(STREAM)), max_size=4))
 def test_a_stream_may_be_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, cuts: list[int]) -> None:
     """The events are the same however the bytes arrive."""

@@ -66,7 +66,7 @@ def test_every_cut_is_found(model_path: Callable[[bytes], Path]) -> None:
             read_model_file(model_path(whole[:size]))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(position=st.integers(4, 200), value=st.binary(min_size=1, max_size=8))
 def test_damage_is_a_fault_or_goes_unseen(model_path: Callable[[bytes], Path], position: int, value: bytes) -> None:
     """Any damage of the header gives a model or a ModelFileFault, nothing else, and no huge allocation."""

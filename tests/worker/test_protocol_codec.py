@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muse import protocol
@@ -53,7 +53,16 @@ events = st.one_of(
     st.builds(Loading, fraction=floats | st.none(), stage=texts),
     st.builds(Accepted, prompt_tokens=counts, reused_prompt_tokens=counts, room=counts, request_id=texts),
     st.builds(Error, request_id=texts | st.none(), message=texts, fatal=st.booleans()),
-    st.builds(Done, generated_token_ids=ids | st.none(), prefill_ms=floats, request_id=texts),
+    st.builds(
+        Done,
+        request_id=texts,
+        generated_token_ids=ids | st.none(),
+        prefill_ms=floats,
+        prefill_tokens_per_second=floats,
+        decode_ms=floats,
+        decode_tokens_per_second=floats,
+        total_ms=floats,
+    ),
     st.builds(Ready, supports=st.builds(Supports), special_tokens=st.lists(texts, max_size=3).map(tuple)),
 )
 commands = st.one_of(
@@ -71,6 +80,7 @@ commands = st.one_of(
 DECODERS = pytest.mark.parametrize("decode", [decode_event, decode_command])
 
 
+@settings(deadline=None)
 @given(events)
 def test_events_survive_the_way(event: WorkerEvent) -> None:
     """Encode and decode are inverse, on one line of ASCII."""
@@ -80,6 +90,7 @@ def test_events_survive_the_way(event: WorkerEvent) -> None:
     assert decode_event(line) == event
 
 
+@settings(deadline=None)
 @given(commands)
 def test_commands_survive_the_way(command: WorkerCommand) -> None:
     """Encode and decode are inverse, on one line of ASCII."""
@@ -97,6 +108,7 @@ def _message_or_fault(decode: Callable[[bytes], object], line: bytes) -> None:
 
 
 @DECODERS
+@settings(deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes_give_a_message_or_a_fault(decode: Callable[[bytes], object], line: bytes) -> None:
     """Nothing else escapes the decoder."""
@@ -104,6 +116,7 @@ def test_any_bytes_give_a_message_or_a_fault(decode: Callable[[bytes], object], 
 
 
 @DECODERS
+@settings(deadline=None)
 @given(
     tag=st.sampled_from(["tokens", "done", "error", "ready", "generate", "count", "ping", "x"]),
     fields=st.dictionaries(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muse.protocol import (
@@ -24,10 +26,11 @@ from muse.protocol import (
     Sampling,
     TextSegment,
     Tokens,
+    encode_command,
 )
 from muse.worker.engines.scripted_script import ScriptFault, read_script
 from muse.worker.engines.scripted_tokens import ScriptedTokenizer
-from tests.worker.client import WorkerProcess, chat
+from tests.worker.client import HANG_S, PROJECT, WorkerProcess, chat
 
 Start = Callable[..., WorkerProcess]
 LONG = {"answers": [{"tokens": {"repeat": ["word "], "count": 100_000}, "token_ms": 1}]}
@@ -253,6 +256,26 @@ def test_shutdown_ends_requests_and_the_worker(scripted: Start) -> None:
     assert worker.wait_exit() == 0
 
 
+def test_a_worker_nobody_reads_ends(tmp_path: Path) -> None:
+    """The main process holds the other end of the output; without it there is nobody to answer."""
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(LONG))
+    command = [sys.executable, "-m", "muse.worker", "--engine", "scripted", "--script", str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT) as worker:
+        assert worker.stdin
+        assert worker.stdout
+        while b'"ready"' not in worker.stdout.readline():
+            pass
+        go = Generate(
+            request_id="g", session_id=None, prompt_segments=chat("go"), max_new_tokens=None, sampling=Sampling()
+        )
+        worker.stdin.write(encode_command(go))
+        worker.stdin.flush()
+        worker.stdout.close()
+        assert worker.wait(HANG_S) == 0
+
+
+@settings(deadline=None)
 @given(st.lists(st.text(max_size=20), max_size=5), st.booleans())
 def test_the_tokeniser_is_reversible(texts: list[str], special: bool) -> None:
     """Ids stand for the bytes of the text, and plain text never yields a control token."""

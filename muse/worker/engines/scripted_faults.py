@@ -103,8 +103,8 @@ class Fault:
 class FaultWriter(EventWriter):
     """An event pipe that adds lines after the last event of a request, and repeats the ready event."""
 
-    def __init__(self, fd: int, encode: Callable[[WorkerEvent], bytes], gone: Callable[[], None]) -> None:
-        super().__init__(fd, encode, gone)
+    def __init__(self, fd: int, encode: Callable[[WorkerEvent], bytes]) -> None:
+        super().__init__(fd, encode)
         self.descriptor = fd
         self.after_done: dict[str, list[Fault]] = {}  # by request id
         self.after_ready: Callable[[], None] | None = None

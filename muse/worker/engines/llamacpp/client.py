@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from muse.worker.engines.base import EngineFault
 
-_RECEIVE_BYTES: Final = 256 * 1024
+_RECEIVE_BYTES: Final = 16 * 1024
 _PREFIX: Final = b"data: "
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 
 import pytest
 
-from actors.front.sse import SSE_DONE, sse_comment, sse_data, sse_event
+from actors.front.sse import SSE_DONE, sse_comment, sse_data, sse_event, sse_response
 from tests.front.harness import running
 
 
@@ -47,6 +48,15 @@ def test_fields_are_one_line(text: str) -> None:
     for make in (sse_comment, lambda text: sse_event(text, 1), lambda text: sse_event("x", 1, event_id=text)):
         with pytest.raises(ValueError, match="one line"):
             make(text)
+
+
+def test_stream_has_no_time_limit_as_a_whole() -> None:
+    """Quart would cut it after a minute."""
+    assert sse_response(_unused()).timeout is None
+
+
+async def _unused() -> AsyncIterator[bytes]:
+    yield b""
 
 
 async def test_stream_arrives_event_by_event() -> None:

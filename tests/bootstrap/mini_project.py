@@ -25,6 +25,12 @@ sys.exit(7)
 """
 
 
+def clean_environment() -> dict[str, str]:
+    """The environment without what points at the project under test: no set-up here may touch its home folder."""
+    foreign = ("PIP_", "MUSE_", "npm_", "PYTHONPATH", "PYTHONSAFEPATH")
+    return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+
+
 @dataclass
 class MiniProject:
     """Where the project lies, and how to run its set-up."""
@@ -43,11 +49,10 @@ class MiniProject:
 
     def start(self, *arguments: str, **env: str) -> subprocess.Popen[str]:
         """Start `python -m bootstrap`; output in one stream."""
-        clean = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "MUSE_", "npm_"))}
         return subprocess.Popen(
             [sys.executable, "-m", "bootstrap", *arguments],
             cwd=self.root,
-            env={**clean, **self.env, **env},
+            env={**clean_environment(), **self.env, **env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

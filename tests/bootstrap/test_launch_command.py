@@ -146,7 +146,7 @@ def test_apple_s_stub_is_not_started(project: Path, tmp_path: Path) -> None:
         (tools / name).symlink_to(shutil.which(name) or name)
     script = project / "launch.command"
     stub = tmp_path / "stub"
-    stub.write_text(f"#!/bin/sh\ntouch '{tmp_path}/asked'\nexec {sys.executable} \"$@\"\n")
+    stub.write_text(f"#!/bin/sh\ntouch '{tmp_path}/asked'\nexec '{sys.executable}' \"$@\"\n")
     stub.chmod(0o755)
     text = (
         script.read_text()

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.slow
 
 def bootstrap(project: Path, *arguments: str, **env: str) -> tuple[int, str]:
     """Run one command in the copy; output in one string."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("MUSE_")}
+    foreign = ("MUSE_", "PYTHONPATH", "PYTHONSAFEPATH")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     done = subprocess.run(
         [sys.executable, "-m", "bootstrap", *arguments],
         cwd=project,

@@ -43,7 +43,7 @@ def stalling_program(folder: Path, name: str, *, answers: str) -> Path:
     folder.mkdir(exist_ok=True)
     program = folder / name
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in {answers}) exec {sys.executable} "$@" ;; --version) echo 99.0.0; exit ;; esac\n'
+        f'#!/bin/sh\ncase "$*" in {answers}) exec "{sys.executable}" "$@" ;; --version) echo 99.0.0; exit ;; esac\n'
         f'mkdir -p half.made\necho $$ > "{folder}/{name}.pid"\nexec sleep 1000\n'
     )
     program.chmod(0o755)
@@ -102,6 +102,7 @@ def test_run_becomes_the_server(finished: MiniProject, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(finished.root / "bootstrap"), "run", "--port", "0", "--model", "a b"],
         cwd=elsewhere,
+        env=mini_project.clean_environment(),
         capture_output=True,
         text=True,
         timeout=mini_project.HANG_GUARD_S,

@@ -27,7 +27,7 @@ from actors.front.body import ClientLeft, receive_body
 from actors.front.limits import FrontLimits
 from actors.front.security import RequestHead, SecurityPolicy, check_request
 from actors.front.static import StaticFile, StaticFiles
-from muse.errors import ClientFault, MuseError
+from muse.errors import ClientFault, InternalFault, MuseError
 
 log = logging.getLogger("muse.front")
 
@@ -107,7 +107,7 @@ class Gate:
             for closer in scope["state"].get(CLOSERS, ()):
                 closer()
         if failed:
-            fault = MuseError("internal_error", "The server made a mistake; its log says more.")
+            fault = InternalFault("internal_error", "The server made a mistake; its log says more.")
             await _send(send, fault_answer(fault))
 
 

@@ -16,6 +16,7 @@ from bootstrap.children import folder_size
 from bootstrap.console import Console, megabytes
 from bootstrap.faults import SetupFault
 from bootstrap.layout import Layout
+from bootstrap.processes import identity_of
 from bootstrap.stages import BuiltInModel, Stage, stages_for_run, stages_for_test
 from bootstrap.stamps import read_stamp
 
@@ -112,10 +113,16 @@ def _now(layout: Layout) -> list[tuple[str, str]]:
     owner = setup_lock.living_owner(layout.setup_lock)
     port = "free" if ports.is_free(DEFAULT_PORT) else f"in use by {ports.owner_of(DEFAULT_PORT)}"
     rows = [("set-up running", owner or "no"), (f"port {DEFAULT_PORT}", port)]
-    server = read_stamp(layout.home / "server.json")
-    if server:
-        rows.append(("last server", f"{server.get('url')} (process {server.get('pid')})"))
+    rows.append(("server", _server(layout)))
     return rows
+
+
+def _server(layout: Layout) -> str:
+    noted = read_stamp(layout.home / "server.json")
+    pid = noted.get("pid")
+    if not isinstance(pid, int) or identity_of(pid) is None:
+        return "none running"
+    return f"{noted.get('url')} (process {pid})"
 
 
 def _memory() -> str:

@@ -8,9 +8,16 @@ appended ids".
 
 from __future__ import annotations
 
+from array import array
+from typing import Final
+
 import attrs
 
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment, Tokens
+
+
+ID_TYPE: Final = "i"
+"""Four bytes an id instead of the 36 of a list of ints: an answer may have tens of thousands, and is kept."""
 
 
 @attrs.define(slots=True)
@@ -21,7 +28,7 @@ class Generated:
 
     tokens: int = 0
     exact: bool = True
-    _runs: list[list[int] | TextSegment] = attrs.field(factory=list["list[int] | TextSegment"], alias="runs")
+    _runs: list[array[int] | TextSegment] = attrs.field(factory=list["array[int] | TextSegment"], alias="runs")
 
     def add(self, event: Tokens) -> None:
         """Take one event of the worker."""
@@ -46,10 +53,10 @@ class Generated:
 
     def _extend(self, ids: tuple[int, ...]) -> None:
         last = self._runs[-1] if self._runs else None
-        if isinstance(last, list):
+        if isinstance(last, array):
             last.extend(ids)
         else:
-            self._runs.append(list(ids))
+            self._runs.append(array(ID_TYPE, ids))
 
     def _append_text(self, segment: TextSegment) -> None:
         self.exact = False
@@ -61,15 +68,15 @@ class Generated:
 
     def segments(self) -> tuple[Segment, ...]:
         """The continuation of the prompt."""
-        return tuple(IdsSegment(ids=tuple(run)) if isinstance(run, list) else run for run in self._runs)
+        return tuple(IdsSegment(ids=tuple(run)) if isinstance(run, array) else run for run in self._runs)
 
     def ids(self) -> tuple[int, ...] | None:
         """All ids, or None when any is unknown."""
         if not self.exact:
             return None
-        return tuple(token for run in self._runs if isinstance(run, list) for token in run)
+        return tuple(token for run in self._runs if isinstance(run, array) for token in run)
 
     def copy(self) -> Generated:
         """An independent copy."""
-        runs = [list(run) if isinstance(run, list) else run for run in self._runs]
+        runs = [run[:] if isinstance(run, array) else run for run in self._runs]
         return Generated(tokens=self.tokens, exact=self.exact, runs=runs)

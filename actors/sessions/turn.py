@@ -83,6 +83,7 @@ class Turn:
         self._news = Signal()
         self._accepted: protocol.Accepted | None = None
         self._done: protocol.Done | None = None
+        self._all_ids_known = False
         self._fault: MuseError | None = None
 
     # ------------------------------------------------------------ the manager's side
@@ -245,20 +246,22 @@ class Turn:
             return self._closes_reasoning()
         if fault.code == "model_unavailable":
             return True  # the worker died before it had the request: nothing was tried yet
-        if fault.code != "worker_lost":
+        if fault.code not in ("worker_lost", "worker_restarted"):
             return False
-        if self._last_death_at == self._generated_tokens():
-            self._fault = WorkerFault(
-                "poison_prompt",
-                f"The model process died twice at the same place of this request. {fault.detail}",
-                status=502,
-            )
-            return False
-        self._last_death_at = self._generated_tokens()
+        place = self._generated_tokens()
+        if fault.code == "worker_lost":
+            if self._last_death_at == place:
+                self._fault = WorkerFault(
+                    "poison_prompt",
+                    f"The model process died twice at the same place of this request. {fault.detail}",
+                    status=502,
+                )
+                return False
+            self._last_death_at = place
         if self._resumes >= MAX_RESUMES:
             return False
         self._resumes += 1
-        log.warning("turn-resumes reply=%s after=%d", self.reply.id, self._last_death_at)
+        log.warning("turn-resumes reply=%s after=%d", self.reply.id, place)
         return True
 
     def _closes_reasoning(self) -> bool:
@@ -301,7 +304,8 @@ class Turn:
             case protocol.Tokens():
                 self._on_tokens(event)
             case protocol.Done():
-                self._done = event
+                self._all_ids_known = event.generated_token_ids is not None
+                self._done = attrs.evolve(event, generated_token_ids=None)  # kept once, in the answer
                 self._news.notify()
             case protocol.Error():
                 self._on_error(event)
@@ -365,7 +369,7 @@ class Turn:
         session_id, answer, done = self.request.session_id, self.answer, self._done
         if session_id is None or answer is None or done is None:
             return
-        whole = reason == "stop" and not answer.stopped and done.generated_token_ids is not None
+        whole = reason == "stop" and not answer.stopped and self._all_ids_known
         try:
             self._transcripts.tell_nowait(
                 RecordTurn(

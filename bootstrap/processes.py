@@ -19,17 +19,26 @@ TERM_GRACE_S = 3.0
 
 def identity_of(pid: int) -> str | None:
     """Start time of a living process; None when there is none with this pid (a zombie counts as gone)."""
-    if sys.platform.startswith("linux"):
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_bytes()
-        except OSError:
-            return None
-        # The second field is the program's name in brackets and may hold spaces and brackets itself.
-        fields = stat[stat.rindex(b")") + 2 :].split()
-        state, started = fields[0], fields[19]
-        return None if state in (b"Z", b"X") else started.decode()
+    return identity_from_proc(pid) if sys.platform.startswith("linux") else identity_from_ps(pid)
+
+
+def identity_from_proc(pid: int) -> str | None:
+    """The identity as Linux tells it: clock ticks since boot."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The second field is the program's name in brackets and may hold spaces and brackets itself.
+    fields = stat[stat.rindex(b")") + 2 :].split()
+    state, started = fields[0], fields[19]
+    return None if state in (b"Z", b"X") else started.decode()
+
+
+def identity_from_ps(pid: int) -> str | None:
+    """The identity as every ps tells it: date and time to the second."""
     told = subprocess.run(
-        ["/bin/ps", "-o", "stat=,lstart=", "-p", str(pid)],
+        # One -o for each field: after a `=` BSD's ps takes the rest, commas too, for a heading.
+        ["/bin/ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         check=False,

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bootstrap.console import Console
-from bootstrap.processes import end_group, identity_of, is_alive
+from bootstrap.processes import end_group, identity_from_ps, identity_of, is_alive
 from bootstrap.setup_lock import SetupLock, living_owner
 from bootstrap.stop import StopRequest
 
@@ -148,15 +149,18 @@ def test_end_group_takes_the_whole_group() -> None:
         time.sleep(0.01)
 
 
-def test_a_zombie_counts_as_gone() -> None:
-    """A process that ended but was not collected holds nothing any more."""
-    child = subprocess.Popen([sys.executable, "-c", "print(1)"], stdout=subprocess.PIPE)
-    assert child.stdout is not None
-    child.stdout.read()
+@pytest.mark.parametrize("identity", [identity_of, identity_from_ps], ids=["this system's", "any system's"])
+def test_only_living_processes_have_an_identity(identity: Callable[[int], str | None]) -> None:
+    """The same as long as it lives; none once it ended, also when nobody collected it yet (it holds nothing then)."""
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+    alive, still = identity(child.pid), identity(child.pid)
+    child.stdin.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-
-    gone = identity_of(child.pid) is None
+    zombie = identity(child.pid)
     child.wait()
-    child.stdout.close()
 
-    assert gone
+    assert alive
+    assert alive == still
+    assert zombie is None
+    assert identity(child.pid) is None

@@ -161,6 +161,8 @@ class WorkerSupervisor:
             death, hopeless, had_token = await self._one_worker()
             if self._stopping:
                 return
+            if self._restart_asked.is_set():
+                continue  # a death that was asked for says nothing about the worker's health
             decision = self._policy.on_death(self._clock(), had_token=had_token, reason=death.words, hopeless=hopeless)
             log.warning("worker-died reason=%r had_token=%s decision=%r", death.words, had_token, decision)
             if isinstance(decision, GiveUp):
@@ -202,12 +204,15 @@ class WorkerSupervisor:
         self._move("die", reason=death.words, stage=None, fraction=None)
         for line in death.stderr_tail[-20:]:
             log.info("worker-stderr %s", line)
-        run.lose_all(
-            Unavailable("stopping", "The server is shutting down.")
-            if self._stopping
-            else WorkerFault("worker_lost", f"{death.words} The answer could not be finished.", status=502)
-        )
+        run.lose_all(self._loss(death))
         return death, hopeless, run.had_token
+
+    def _loss(self, death: Death) -> MuseError:
+        if self._stopping:
+            return Unavailable("stopping", "The server is shutting down.")
+        # No request is to blame for a death that was asked for.
+        code = "worker_restarted" if self._restart_asked.is_set() else "worker_lost"
+        return WorkerFault(code, f"{death.words} The answer could not be finished.", status=502)
 
     async def _watch(self, run: WorkerRun) -> None:
         while True:

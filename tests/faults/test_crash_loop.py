@@ -1,0 +1,41 @@
+"""The crash loop: three tries, then `failed` with the reason, until somebody asks for another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from actors.supervisor import policy
+from actors.supervisor.messages import RestartWorker
+from tests.faults.catalog import TEXT, WORDS
+from tests.faults.core import FaultCore, failed
+
+CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
+
+
+@pytest.mark.parametrize("at", ["start", "load", "ready"])
+async def test_the_fourth_death_is_the_last_and_another_try_works(
+    core: CoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Four processes, no fifth; a request hears the reason at once; a try by hand starts all over."""
+    monkeypatch.setattr(policy, "BACK_OFF_S", (0.0, 0.0, 0.0))
+    counter = tmp_path / "deaths"
+    fault = {"at": at, "do": "exit", "status": 7, "counter": str(counter), "times": 1000}
+    async with core({"answers": [{"tokens": WORDS}], "faults": [fault]}) as running:
+        await running.wait_worker("failed")
+        worker = running.board.value.worker
+        assert worker.epoch == 4
+        assert counter.read_text() == "xxxx"
+        assert worker.reason is not None
+        assert "exit status 7" in worker.reason
+        assert "4 times" in worker.reason
+        refused = await failed(await running.start("hi"))
+        assert (refused.fault.status, refused.fault.detail) == (503, worker.reason)
+        counter.write_text("x" * 998)  # two more deaths
+        await running.supervisor.ask(RestartWorker())
+        await running.wait_worker("ready")
+        await running.wait_epoch(7, "ready")
+        await running.check_answers("hi", TEXT)

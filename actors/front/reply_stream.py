@@ -9,7 +9,7 @@ character all carry the same id and are simply sent again.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 import attrs
 import trio
@@ -31,7 +31,7 @@ class StreamOptions:
     after: int = 0
 
 
-async def reply_events(reply: Reply, options: StreamOptions) -> AsyncIterator[bytes]:
+async def reply_events(reply: Reply, options: StreamOptions) -> AsyncGenerator[bytes]:
     """Batches of events, each one write. Ends behind the outcome."""
     position, sign_version = options.after, 0
     encoder: ChunkEncoder | None = None

@@ -1,12 +1,13 @@
 """Routes of answers: POST /v1/chat/completions, and what can be done with a reply by its id.
 
-A client that goes away is noticed by the cancellation of its request's task: an ordinary reply is abandoned
-in a `finally`, and its Turn cancels in whatever phase it is; a detached one goes on without its reader.
+A client that goes away is noticed by the end of its request's task: an ordinary reply is abandoned then, and
+its Turn cancels in whatever phase it is; a detached one goes on without its reader.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import trio
 from quart import Blueprint, Response, request
@@ -140,20 +141,15 @@ async def _start_stream(context: FrontContext, chat: ChatRequest, reply: Reply) 
         numbered=chat.detached,
         quiet_s=context.settings.limits.quiet_s,
     )
-    return sse_response(_attended(reply, options) if chat.detached else _owned(reply, options))
-
-
-async def _owned(reply: Reply, options: StreamOptions) -> AsyncGenerator[bytes]:
-    """The stream of the only client: when it leaves, the reply is abandoned."""
-    try:
-        async for batch in reply_events(reply, options):
-            yield batch
-    finally:
-        reply.abandon()  # no effect after the outcome
+    if chat.detached:
+        return sse_response(_attended(reply, options))
+    # Not by a `finally` of the stream: a client can leave before its stream was begun.
+    return sse_response(reply_events(reply, options), on_close=reply.abandon)
 
 
 async def _attended(reply: Reply, options: StreamOptions) -> AsyncIterator[bytes]:
     """The stream of one of several readers: the reply goes on without it."""
     with reply.attended():
-        async for batch in reply_events(reply, options):
-            yield batch
+        async with aclosing(reply_events(reply, options)) as batches:
+            async for batch in batches:
+                yield batch

@@ -41,7 +41,7 @@ def reached(server: ServerProcess, phase: Phase) -> Iterator[Iterator[str] | Non
     prompt = "Tell a long story. " + ("It was a dark night at sea. " * 100 if phase == "prefill" else "")
     with server.stream_chat(prompt) as answer:
         lines = answer.iter_lines()
-        read_until(lines, '"phase": "prefill"' if phase == "prefill" else '"content":"')
+        read_until(lines, '"phase": "prefill"' if phase == "prefill" else '"phase": "decode"')
         yield lines
 
 

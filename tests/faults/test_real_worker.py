@@ -61,7 +61,7 @@ class RealServer:
         # Without a session nothing is reused, so that each prefill is a whole one.
         body |= {"session_id": "cancel", "max_tokens": TO_LAST} if phase == "cancel" else {"max_tokens": TOKENS}
         target = self.pid(whom)
-        marker = '"phase": "prefill"' if phase == "prefill" else '"content":"'
+        marker = '"phase": "prefill"' if phase == "prefill" else '"phase": "decode"'
         with self.client.stream("POST", "/v1/chat/completions", json=body) as answer:
             lines = answer.iter_lines()
             before: list[str] = []

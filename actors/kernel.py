@@ -63,7 +63,12 @@ class ReplyPort(Generic[T]):
     async def wait(self) -> T:
         """The asker's side: wait for the answer; used by Address.ask only."""
         with self._receive:
-            value = await self._receive.receive()
+            try:
+                # An answer that is there already is taken even by a cancelled asker: what it stands for
+                # (a turn that was started) needs somebody who ends it.
+                value = self._receive.receive_nowait()
+            except trio.WouldBlock:
+                value = await self._receive.receive()
         if isinstance(value, MuseError):
             raise value
         return value

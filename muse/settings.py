@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 import attrs
 
-DEFAULT_HOST: Final = "127.0.0.1"
+DEFAULT_HOST: Final = "localhost"
 DEFAULT_PORT: Final = 3939
 BUILT_IN_MODEL: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent

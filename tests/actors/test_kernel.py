@@ -103,3 +103,24 @@ async def test_a_signal_wakes_everyone_who_waits(autojump_clock: MockClock) -> N
         await trio.testing.wait_all_tasks_blocked()
         signal.notify()
     assert sorted(woken) == [0, 1, 2]
+
+
+async def test_an_answer_given_before_the_cancel_is_not_lost() -> None:
+    """The actor answers and only then the asker is cancelled: the asker has the answer, and its next
+    checkpoint is cancelled."""
+    mailbox = Mailbox[Double]("doubler")
+    scope = trio.CancelScope()
+    heard: list[int] = []
+
+    async def actor() -> None:
+        (await mailbox.inbox.receive()).port.answer(42)
+        scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(actor)
+        await trio.testing.wait_all_tasks_blocked()
+        with scope:
+            heard.append(await mailbox.address.ask(Double(number=21)))
+            await trio.sleep_forever()
+    assert heard == [42]
+    assert scope.cancelled_caught

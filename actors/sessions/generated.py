@@ -15,7 +15,6 @@ import attrs
 
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment, Tokens
 
-
 ID_TYPE: Final = "i"
 """Four bytes an id instead of the 36 of a list of ints: an answer may have tens of thousands, and is kept."""
 

@@ -48,12 +48,14 @@ class TappedAddress(Address[SupervisorMessage]):
 
 @attrs.frozen(kw_only=True)
 class FaultCore:
-    """The running actors. generations: what turns sent to workers, in order."""
+    """The running actors. generations: what turns sent to workers, in order. rendering: borrowed while a thread
+    renders a template."""
 
     board: StateBoard
     supervisor: TappedAddress
     sessions: Address[SessionMessage]
     settings: Settings
+    rendering: trio.CapacityLimiter
 
     @property
     def generations(self) -> list[Generate]:
@@ -154,15 +156,23 @@ async def running_core(
     manager = SessionManager(
         inbox=sessions.inbox, board=board, supervisor=tapped, transcripts=transcripts.address, limits=settings.limits
     )
+    others = set(children_of(os.getpid()))
+    pids: set[int] = set()
     with trio.fail_after(guard_s):
         async with trio.open_nursery() as nursery:
             await nursery.start(store.run)
             await nursery.start(keeper.run)
             async with trio.open_nursery() as inner:
                 await inner.start(manager.run)
-                running = FaultCore(board=board, supervisor=tapped, sessions=sessions.address, settings=settings)
+                running = FaultCore(
+                    board=board,
+                    supervisor=tapped,
+                    sessions=sessions.address,
+                    settings=settings,
+                    rendering=store._threads,
+                )
                 yield running
-                pids = children_of(os.getpid())
+                pids = set(children_of(os.getpid())) - others
                 sessions.address.close()
             supervisor.address.close()
             transcripts.address.close()

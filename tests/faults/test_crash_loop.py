@@ -7,11 +7,15 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 
 from actors.supervisor import policy
 from actors.supervisor.messages import RestartWorker
+from muse.settings import Settings
 from tests.faults.catalog import TEXT, WORDS
-from tests.faults.core import FaultCore, failed
+from tests.faults.core import FaultCore, failed, running_core
+from tests.faults.model_worker import ModelWorker, ModelWorkers
 
 CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
 
@@ -39,3 +43,28 @@ async def test_the_fourth_death_is_the_last_and_another_try_works(
         await running.wait_worker("ready")
         await running.wait_epoch(7, "ready")
         await running.check_answers("hi", TEXT)
+
+
+class Doomed(ModelWorkers):
+    """Workers that die as soon as they are started; times: of the starts, on the test's clock."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.times: list[float] = []
+
+    async def start(self) -> ModelWorker:
+        worker = await super().start()
+        self.times.append(trio.current_time())
+        worker.die()
+        return worker
+
+
+async def test_the_pauses_between_tries(autojump_clock: trio.testing.MockClock, tmp_path: Path) -> None:
+    """0.5, 2 and 8 s, then none: nothing is started by itself however long it waits."""
+    workers = Doomed()
+    async with running_core(workers, Settings(engine="scripted", home=tmp_path), guard_s=10_000) as running:
+        await running.wait_worker("failed")
+        await trio.sleep(5_000)
+        assert running.board.value.worker.state == "failed"
+    pauses = [after - before for before, after in zip(workers.times, workers.times[1:], strict=False)]
+    assert pauses == pytest.approx([0.5, 2.0, 8.0])

@@ -60,13 +60,15 @@ def question(text: str, **fields: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def whole_system(script: dict[str, Any], folder: Path, limits: Limits | None = None) -> AsyncGenerator[Running]:
+async def whole_system(
+    script: dict[str, Any], folder: Path, limits: Limits | None = None, *, guard_s: float = HANG_GUARD_S
+) -> AsyncGenerator[Running]:
     """Run everything, front included, in this process; stopped at the end, in order."""
     path = folder / "script.json"
     path.write_text(json.dumps(script))
     settings = Settings(engine="scripted", model=path, home=folder / "home", port=0, limits=limits or Limits())
     binding = bind("127.0.0.1", 0)
-    with trio.fail_after(HANG_GUARD_S):
+    with trio.fail_after(guard_s):
         async with trio.open_nursery() as nursery:
             system: System = await nursery.start(partial(run_system, settings, binding))
             yield Running(system=system, port=binding.port)

@@ -30,7 +30,8 @@ from actors.transcripts.messages import TranscriptMessage
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.protocol import Generate
 from muse.settings import Settings
-from tests.server_process import children_of, is_running
+from tests.faults.processes import GONE_WITHIN_S, Watched
+from tests.server_process import children_of
 
 HANG_GUARD_S = 45
 
@@ -157,7 +158,6 @@ async def running_core(
         inbox=sessions.inbox, board=board, supervisor=tapped, transcripts=transcripts.address, limits=settings.limits
     )
     others = set(children_of(os.getpid()))
-    pids: set[int] = set()
     with trio.fail_after(guard_s):
         async with trio.open_nursery() as nursery:
             await nursery.start(store.run)
@@ -172,7 +172,7 @@ async def running_core(
                     rendering=store._threads,
                 )
                 yield running
-                pids = set(children_of(os.getpid())) - others
+                watched = Watched(set(children_of(os.getpid())) - others)
                 sessions.address.close()
             supervisor.address.close()
             transcripts.address.close()
@@ -180,4 +180,4 @@ async def running_core(
     assert (counts.running, counts.queued, board.value.worker.state) == (0, 0, "stopped")
     record = Path(settings.home / "run" / "worker.json")
     assert not record.exists()
-    assert [pid for pid in pids if is_running(pid)] == []
+    assert watched.left_after(GONE_WITHIN_S) == []

@@ -20,7 +20,7 @@ from tests.faults.core import FaultCore, finished
 
 CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
 QUESTION = "Write a story about a lighthouse keeper and the sea."
-TOKENS = 48
+TOKENS = 32
 KILLS = 3
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,13 +13,12 @@ from typing import Any, Literal
 import pytest
 
 from tests.faults.catalog import WORDS
+from tests.faults.processes import GONE_WITHIN_S, Watched
 from tests.server_process import ServerProcess, children_of, read_until
 
 Start = Callable[..., ServerProcess]
 Phase = Literal["load", "idle", "prefill", "decode"]
 PHASES: tuple[Phase, ...] = ("load", "idle", "prefill", "decode")
-GONE_WITHIN_S = 2.0
-"""The promise: 2 s after the server's death its worker is gone."""
 SCRIPT: dict[str, Any] = {
     "answers": [{"when": "long", "tokens": {"repeat": ["word "], "count": 60000}, "token_ms": 2}, {"tokens": WORDS}],
     "prefill_us_per_token": 20000,
@@ -43,23 +41,6 @@ def reached(server: ServerProcess, phase: Phase) -> Iterator[Iterator[str] | Non
         lines = answer.iter_lines()
         read_until(lines, '"phase": "prefill"' if phase == "prefill" else '"phase": "decode"')
         yield lines
-
-
-class Watched:
-    """Processes that have to end: pid descriptors, so that no pid can be mistaken for a later one."""
-
-    def __init__(self, pids: list[int]) -> None:
-        self.descriptors = {pid: os.pidfd_open(pid) for pid in pids}
-
-    def left_after(self, patience_s: float) -> list[int]:
-        """Which of them still run after so many seconds."""
-        left: list[int] = []
-        for pid, descriptor in self.descriptors.items():
-            # A pid descriptor is readable once its process has ended.
-            if not select.select([descriptor], [], [], patience_s)[0]:
-                left.append(pid)
-            os.close(descriptor)
-        return left
 
 
 @pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])

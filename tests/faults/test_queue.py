@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
+import trio
 
 from actors.supervisor import policy
 from actors.supervisor.messages import RestartWorker
@@ -43,7 +44,10 @@ async def test_a_death_with_a_full_queue_loses_nobody(core: CoreFactory) -> None
             assert (await finished(reply)).metrics.resumed == 0
             assert reply.text("answer") == TEXT
         asked = [command.request_id for command in running.generations if "." not in command.request_id]
-        assert asked == [reply.id for reply in first + queued]
+        # Two run at a time: neighbours may change places, nobody overtakes more than one.
+        ranks = [asked.index(reply.id) for reply in first + queued]
+        assert len(asked) == len(ranks)
+        assert all(abs(rank - place) <= 1 for place, rank in enumerate(ranks)), ranks
         assert running.board.value.worker.epoch == 2
         await running.check_answers("hi", TEXT)
 
@@ -72,6 +76,8 @@ async def test_a_restart_on_request_is_not_the_requests_fault(core: CoreFactory,
         await running.wait_worker("ready")
         reply = await running.start("long" + "x" * 200)
         await wait_phase(reply, "prefill")
+        while not (tmp_path / "restarts").exists():  # else the next worker would be the one that waits
+            await trio.sleep(0.01)
         await running.supervisor.ask(RestartWorker())
         outcome = await finished(reply)
         assert reply.text("answer") == TEXT

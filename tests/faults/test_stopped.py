@@ -33,7 +33,14 @@ QUICK = HangLimits(
 )
 # The real engine works between two lines, on a machine that others use too.
 PATIENT = attrs.evolve(
-    QUICK, load_s=10.0, silent_prefill_s=6.0, silent_decode_s=5.0, stuck_prefill_s=8.0, stuck_decode_s=6.0, cancel_s=1.5
+    QUICK,
+    load_s=6.0,
+    silent_idle_s=3.0,
+    silent_prefill_s=4.0,
+    silent_decode_s=3.0,
+    stuck_prefill_s=5.0,
+    stuck_decode_s=4.0,
+    cancel_s=1.5,
 )
 TOKENS = 24
 PAUSED = {"repeat": ["word "], "count": TOKENS}

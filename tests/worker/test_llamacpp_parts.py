@@ -199,6 +199,16 @@ def test_a_broken_off_stream_gives_what_was_whole(tmp_path: Path) -> None:
     assert stream_of(tmp_path / "e.sock", STREAM[:-20], []) == [b'{"n":1}']
 
 
+def test_gathering_ends_with_the_stream(tmp_path: Path) -> None:
+    """Waiting for more tokens does not outlast the answer: this wait would be ten times the hang limit."""
+    server = FakeServer(tmp_path / "e.sock", [STREAM])
+    stream = Client(str(tmp_path / "e.sock")).stream("/", {})
+    stream.gather(600.0)
+    assert len(stream.events()) == 3
+    stream.close()
+    server.close()
+
+
 @pytest.mark.parametrize(
     ("answer", "fault"),
     [

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import socket
 from typing import Any, Final
 
@@ -16,6 +17,8 @@ from muse.worker.engines.base import EngineFault
 
 _RECEIVE_BYTES: Final = 16 * 1024
 _PREFIX: Final = b"data: "
+# The kernel reports POLLHUP unasked; Linux has a flag for "the peer sends no more", which comes first.
+_PEER_CLOSED: Final = getattr(select, "POLLRDHUP", 0)
 
 
 class EngineGone(EngineFault):
@@ -104,6 +107,12 @@ class EventStream:
             if events:
                 return events
         return []
+
+    def gather(self, timeout_s: float) -> None:
+        """Let events gather for a while; ends at once when the server has ended the stream."""
+        poll = select.poll()
+        poll.register(self._connection, _PEER_CLOSED)
+        poll.poll(timeout_s * 1000)
 
     def close(self) -> None:
         self._connection.close()

@@ -47,6 +47,11 @@ _KV_MEMORY_SHARE: Final = 0.25
 _LEAST_CONTEXT: Final = 2048
 _KV_BYTES_PER_VALUE: Final = 2
 _LOG_WARNINGS: Final = 2
+# After its first, tokens of an answer are passed on so often (33 times a second), all that came meanwhile.
+# Where every core computes, waking up for each token costs more than the token's own work: measured on 2
+# cores at 115 tokens/s 270 microseconds of CPU a token without gathering, 80 with it, and more of the same
+# in every process behind us. The end of an answer is not delayed.
+_GATHER_S: Final = 0.03
 _IDLE_POLL_S: Final = 0.003
 _IDLE_TIMEOUT_S: Final = 60.0
 _LOST_WAIT_S: Final = 2.0
@@ -170,6 +175,8 @@ class LlamaCppEngine:
                 with cancel.hook(stream.interrupt):
                     while events := stream.events():
                         reader.feed(events)
+                        if reader.is_decoding:
+                            stream.gather(_GATHER_S)
             finally:
                 stream.close()
         except Refused as fault:

@@ -91,6 +91,11 @@ class CompletionReader:
     def finished(self) -> bool:
         return bool(self._final)
 
+    @property
+    def is_decoding(self) -> bool:
+        """The first token was sent, the last object has not come."""
+        return self._first_token > 0 and not self._final
+
     def feed(self, events: Sequence[bytes]) -> None:
         """Take the events that arrived together; their tokens leave together. Raises EngineFault."""
         ids: list[int] = []

@@ -195,11 +195,14 @@ class Faults(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ rules: a worker that works
 
-    @precondition(lambda self: self.worker is not None)
     @rule()
     def load(self) -> None:
-        """It gets ready."""
-        self._do(self.worker.load)
+        """It gets ready, after the back-off if there is one."""
+        for _ in range(10):
+            if self.worker is None and self.stage.core.board.value.worker.state != "failed":
+                self.time_passes(1)
+        if self.worker is not None:
+            self._do(self.worker.load)
 
     @precondition(lambda self: self._request(0) is not None)
     @rule(pick=st.integers(0, 1), steps=st.integers(1, 4))
@@ -216,27 +219,40 @@ class Faults(RuleBasedStateMachine):
 
     # ------------------------------------------------------------ rules: a worker that does not
 
-    @precondition(lambda self: self.worker is not None)
-    @rule()
-    def die(self) -> None:
-        """SIGKILL in whatever phase it is."""
-        self._do(self.worker.die)
+    @precondition(lambda self: self._request(0) is not None)
+    @rule(pick=st.integers(0, 1), steps=st.integers(1, 4))
+    def die_in_an_answer(self, pick: int, steps: int) -> None:
+        """Some tokens, then SIGKILL, and the next one is ready at once."""
+        request_id, worker = self._request(pick), self.worker
+
+        def act() -> None:
+            for _ in range(steps):
+                if request_id in worker.requests:
+                    worker.say(request_id)
+            worker.die()
+
+        self._do(act)
+        if self.worker is not None:
+            self._do(self.worker.load)
 
     @precondition(lambda self: self.worker is not None)
-    @rule(line=st.sampled_from(BAD_LINES))
-    def garbage(self, line: bytes) -> None:
-        """A line that is none: it is killed."""
+    @rule(kind=st.sampled_from(["die", "ready twice", "hang", "deaf", *BAD_LINES]))
+    def hurt(self, kind: str | bytes) -> None:
+        """In whatever phase it is: SIGKILL; a line that is none, or a second ready, for which it is killed; it
+        says nothing any more; it does not obey cancels."""
         worker = self.worker
-        self._do(lambda: worker.say_line(line))
-        assert worker.ended
-
-    @precondition(lambda self: self.worker is not None and self.worker.ready)
-    @rule()
-    def ready_twice(self) -> None:
-        """It is killed."""
-        worker = self.worker
-        self._do(lambda: worker.emit(READY))
-        assert worker.ended
+        match kind:
+            case "die":
+                self._do(worker.die)
+            case "ready twice":
+                self._do(lambda: (worker.emit(READY), worker.emit(READY)))
+            case "hang":
+                worker.hung = True
+            case "deaf":
+                worker.deaf = True
+            case bytes():
+                self._do(lambda: worker.say_line(kind))
+        assert worker.ended == (kind not in ("hang", "deaf"))
 
     @precondition(lambda self: self.worker is not None)
     @rule(pick=st.integers(0, 50), kind=st.sampled_from(["tokens", "done", "unknown-event"]))
@@ -257,15 +273,6 @@ class Faults(RuleBasedStateMachine):
 
         self._do(act)
         assert not worker.ended
-
-    @precondition(lambda self: self.worker is not None)
-    @rule(deaf=st.booleans())
-    def hang(self, deaf: bool) -> None:
-        """It says nothing any more, or only ignores cancels."""
-        if deaf:
-            self.worker.deaf = True
-        else:
-            self.worker.hung = True
 
     @rule(seconds=st.sampled_from([1, 3, 10, 130]))
     def time_passes(self, seconds: int) -> None:
@@ -299,7 +306,7 @@ class Faults(RuleBasedStateMachine):
             text, outcome = asked.reply.text("answer"), asked.reply.outcome
             assert text.startswith(asked.read)
             asked.read = text
-            assert "".join(asked.words).startswith(text)
+            assert "".join(asked.words[: asked.max_tokens]).startswith(text)
             if asked.outcome is not None:
                 assert outcome is asked.outcome
             elif outcome is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,13 @@ import pytest
 
 from muse.settings import BUILT_IN_MODEL, muse_home
 from tests.server_process import ServerProcess
+
+
+@pytest.fixture(scope="session", autouse=True)
+def heed_interrupts() -> None:
+    """Tests that were started in the background inherit an ignored SIGINT, and so would what they start."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -30,11 +29,6 @@ def clean_environment() -> dict[str, str]:
     """The environment without what points at the project under test: no set-up here may touch its home folder."""
     foreign = ("PIP_", "MUSE_", "npm_", "PYTHONPATH", "PYTHONSAFEPATH")
     return {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
-
-
-def _heed_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 
 
 @dataclass
@@ -63,8 +57,6 @@ class MiniProject:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # Whoever started the tests in the background may have left SIGINT ignored, and that is inherited.
-            preexec_fn=_heed_interrupts,
         )
 
     def run(self, *arguments: str, **env: str) -> tuple[int, str]:

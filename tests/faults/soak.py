@@ -31,6 +31,8 @@ from tests.server_process import children_of
 
 WARM_UP: Final = 40
 CLIENTS: Final = 4
+SPACING: Final = 4 * CLIENTS
+REQUESTS_A_CONNECTION: Final = 100
 MEMORY_BUDGET_KIB: Final = 16 * 1024
 """For the whole run: the allocator's own coming and going, not a slope."""
 SCRIPT: Final[dict[str, Any]] = {"answers": [{"tokens": WORDS, "token_ms": 0.2}]}
@@ -105,15 +107,27 @@ async def _ask(connection: Connection, result: Result) -> None:
 
 async def _client(running: Running, places: list[bool], result: Result) -> None:
     """Take requests from the common list until it is empty; true: kill the worker meanwhile."""
-    async with Connection(port=running.port) as connection:
-        while places:
-            async with trio.open_nursery() as nursery:
-                kill = places.pop()
-                nursery.start_soon(_ask, connection, result)
-                if kill:
-                    await running.wait(lambda s: s.worker.state == "busy")
-                    os.kill(worker_pid(running), signal.SIGKILL)
-                    result.kills += 1
+    while places:
+        async with Connection(port=running.port) as connection:
+            for _ in range(REQUESTS_A_CONNECTION):
+                if not places:
+                    return
+                async with trio.open_nursery() as nursery:
+                    kill = places.pop()
+                    nursery.start_soon(_ask, connection, result)
+                    if kill:
+                        await running.wait(lambda s: s.worker.state == "busy")
+                        os.kill(worker_pid(running), signal.SIGKILL)
+                        result.kills += 1
+
+
+def _places(requests: int, kills: float, chance: random.Random) -> list[bool]:
+    """Which requests meet a kill: far enough from each other that none meets two at the same place, which
+    would rightly be called poison."""
+    places: list[bool] = []
+    for _ in range(requests):
+        places.append(chance.random() < kills and not any(places[-SPACING:]))
+    return places
 
 
 async def _settled(running: Running) -> Counts:
@@ -125,8 +139,7 @@ async def _settled(running: Running) -> Counts:
 
 async def soak(requests: int, kills: float, folder: Path, *, seed: int = 1, guard_s: float = 36000.0) -> Result:
     """Run it. kills: the part of requests that meet a kill."""
-    chance = random.Random(seed)
-    places = [chance.random() < kills for _ in range(requests)]
+    places = _places(requests, kills, random.Random(seed))
     async with whole_system(SCRIPT, folder, guard_s=guard_s) as running:
         await running.wait_idle()
         nothing = Counts.now()

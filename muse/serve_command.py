@@ -85,7 +85,7 @@ def _leaves(group: BaseExceptionGroup[EnvironmentFault]) -> list[EnvironmentFaul
 async def _serve(settings: Settings, binding: Binding) -> None:
     from actors.system import System, run_system  # noqa: PLC0415
 
-    record = settings.home / SERVER_RECORD
+    record = _record_path(settings.home, binding.port)
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
 
@@ -117,6 +117,17 @@ async def _open_page(url: str) -> None:
     opened = await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
     if not opened:
         _say(f"No browser could be opened. Open {url} yourself.")
+
+
+def _record_path(home: Path, port: int) -> Path:
+    """`server.json`, unless it names another server that is running: then a file with our port in its name."""
+    first = home / SERVER_RECORD
+    try:
+        pid = int(json.loads(first.read_text())["pid"])
+        os.kill(pid, 0)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return first
+    return first if pid == os.getpid() else home / f"server-{port}.json"
 
 
 def _write_record(path: Path, binding: Binding, instance_id: str) -> None:

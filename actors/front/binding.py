@@ -77,7 +77,8 @@ def bind(host: str = DEFAULT_HOST, port: int = DEFAULT_PORT, *, key: str | None 
     if not address.is_loopback and not key:
         raise EnvironmentFault(
             "key_required",
-            f"Listening on {host} lets other machines use the model. Set a key for that, or listen on localhost.",
+            f"Listening on {host} would let other machines use the model. That needs an access key, which cannot be "
+            "set yet: use localhost.",
         )
     sock = _listen(str(address), port)
     port = sock.getsockname()[1]

@@ -20,7 +20,7 @@ from actors.front.sse import sse_response
 from actors.reply import Failed, Reply
 from actors.sessions.messages import AnswerNow, FindReply, StartTurn
 from actors.state_board import ANSWERING
-from muse.api.chat_request import ChatRequest, parse_chat_request
+from muse.api.chat_request import ChatRequest, model_not_found, parse_chat_request
 from muse.api.responses import completion_body
 from muse.errors import ClientFault, Unavailable
 
@@ -82,12 +82,7 @@ def _reading_options() -> tuple[int, bool]:
 def _check_model(context: FrontContext, chat: ChatRequest) -> None:
     model = context.board.value.model
     if chat.model is not None and model is not None and chat.model != model.model_id:
-        raise ClientFault(
-            "model_not_found",
-            f"The loaded model is {model.model_id!r}. Leave `model` out to use it.",
-            status=404,
-            param="model",
-        )
+        raise model_not_found(model.model_id)
 
 
 async def _whole(context: FrontContext, chat: ChatRequest, reply: Reply) -> ResponseReturnValue:

@@ -36,7 +36,7 @@ from actors.supervisor.messages import (
 )
 from actors.transcripts.messages import BuildPrompt, RecordTurn, TranscriptMessage
 from muse import protocol
-from muse.api.chat_request import ChatRequest
+from muse.api.chat_request import ChatRequest, model_not_found
 from muse.chat.channels import parser_for
 from muse.errors import ClientFault, MuseError, Unavailable, WorkerFault
 
@@ -158,6 +158,8 @@ class Turn:
     async def _prepare(self) -> protocol.Generate:
         """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
         model = await self._wait_model()
+        if self.request.model not in (None, model.model_id):
+            raise model_not_found(model.model_id)
         self.answer = answer = await self._make_answer(model)
         segments = answer.prompt + answer.generated.segments()
         if not self._admitted.is_set():
@@ -294,6 +296,8 @@ class Turn:
 
     def on_event(self, event: RequestEvent) -> None:
         """One event of the generation, from the pipe reader."""
+        if self.reply.outcome is not None:
+            return  # the system stops: the reply was ended, the worker does not know it yet
         match event:
             case protocol.Accepted():
                 self._accepted = self._accepted or event

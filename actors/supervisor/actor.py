@@ -203,7 +203,8 @@ class WorkerSupervisor:
         # ask for a count) meets a supervisor that knows it has no worker.
         self._move("die", reason=death.words, stage=None, fraction=None)
         for line in death.stderr_tail[-20:]:
-            log.info("worker-stderr %s", line)
+            # At an ordinary stop the engine's last words are no news.
+            log.log(logging.DEBUG if self._stopping else logging.INFO, "worker-stderr %s", line)
         run.lose_all(self._loss(death))
         return death, hopeless, run.had_token
 
@@ -283,6 +284,9 @@ class WorkerSupervisor:
         self._board.change(model=ready)
         if not self._stopping:
             self._move("loaded", reason=None, stage=None, fraction=None)
+        wanted = self._command.wanted_context
+        if wanted is not None and ready.context_length < wanted:
+            log.warning("context-limited wanted=%d got=%d: the model takes no more", wanted, ready.context_length)
         log.info("worker-ready model=%s load_s=%.2f", ready.model_id, self._policy.load_s)
 
     def _note_progress(self, run: WorkerRun, event: RequestEvent) -> None:

@@ -21,6 +21,11 @@ class WorkerCommand:
         self._extra_env = dict(extra_env or {})
         self._left_over = LeftOver(settings.home / "run")
 
+    @property
+    def wanted_context(self) -> int | None:
+        """Tokens a conversation was asked to hold, if anybody asked."""
+        return self._settings.context
+
     def arguments(self) -> list[str]:
         """The worker's command line."""
         settings = self._settings
@@ -44,7 +49,9 @@ class WorkerCommand:
             env=env,
             cwd=str(PROJECT_ROOT),
         )
-        self._left_over.note(link.pid)
+        # A thread, since macOS has to ask `ps`; shielded, since the link must reach whoever ends it.
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._left_over.note, link.pid)
         return link
 
     def ended(self) -> None:

@@ -202,6 +202,16 @@ def _parse_template_options(value: object, offenders: Offenders) -> bool:
     return wanted is not None and read_bool(wanted, "chat_template_kwargs.return_reasoning")
 
 
+def model_not_found(loaded: str) -> ClientFault:
+    """A request named another model than the loaded one; whoever knows which that is raises this."""
+    return ClientFault(
+        "model_not_found",
+        f"The loaded model is {loaded!r}. Leave `model` out to use it.",
+        status=404,
+        param="model",
+    )
+
+
 def parse_session_id(value: object, path: str = "session_id") -> str:
     """Check a session id: 1 to 128 characters of 0x21 to 0x7E. Raises ClientFault `invalid_session_id`."""
     if (

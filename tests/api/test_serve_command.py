@@ -145,3 +145,42 @@ def test_another_try_after_a_failure(tmp_path: Path, scripted_server: Start) -> 
     server.wait_state("restarting", "starting", "loading")
     server.wait_ready()
     assert not set(children) & set(children_of(server.pid))
+
+
+def test_two_servers_of_one_folder_do_not_harm_each_other(tmp_path: Path) -> None:
+    """Another port, the same folder: the first one's worker and record stay; each cleans up after itself."""
+    script = tmp_path / "script.json"
+    script.write_text("{}")
+    arguments = ["--engine", "scripted", "--model", str(script)]
+    first = ServerProcess(arguments, home=tmp_path / "home")
+    try:
+        first.wait_ready()
+        second = ServerProcess(arguments, home=tmp_path / "home")
+        second.wait_ready()
+        assert second.stop() == 0
+        assert first.get("/health").json()["worker"] == {
+            "state": "ready", "reason": None, "stage": None, "fraction": None, "epoch": 1
+        }  # fmt: skip
+        assert json.loads((first.home / "server.json").read_text())["pid"] == first.pid
+        assert [path.name for path in first.home.glob("server*.json")] == ["server.json"]
+    finally:
+        assert first.stop() == 0
+
+
+def test_a_wrong_model_is_refused_also_while_loading(scripted_server: Start) -> None:
+    """Whoever asks for another model gets 404, not an answer of this one."""
+    server = scripted_server({"load_ms": 700}, ready=False)
+    body = {"model": "gpt-4", "messages": [{"role": "user", "content": "hi"}]}
+    early = server.post("/v1/chat/completions", body)
+    assert (early.status_code, early.json()["error"]["code"]) == (404, "model_not_found")
+    assert server.post("/v1/chat/completions", body).status_code == 404
+
+
+def test_a_context_beyond_the_model_is_said(builtin_model: Path, tmp_path: Path) -> None:
+    """Asked for more than the model was trained for: it works with what there is, and the log says so."""
+    server = ServerProcess(["--model", str(builtin_model), "--context", "1000000"], home=tmp_path / "home")
+    try:
+        assert server.wait_ready()["model"]["context_length"] < 1_000_000
+        assert "context-limited wanted=1000000" in server.stderr()
+    finally:
+        assert server.stop() == 0

@@ -170,3 +170,21 @@ def test_a_prompt_that_does_not_fit_is_explained(
     page.get_by_role("button", name="Send again").click()
     wait_over(page.locator(".from-model").last)
     expect(page.locator(".from-model .prose")).to_have_text("Short answer.")
+
+
+def test_a_hidden_page_lets_go_of_its_connection(
+    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]
+) -> None:
+    """Browsers open six connections to a server: tabs that nobody sees must not use them up."""
+    page = open_page(scripted_server(CHAT_SCRIPT).url)
+    expect(page.get_by_test_id("status")).to_contain_text("Ready")
+    show = """state => {
+        Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    with page.expect_event("requestfailed", lambda request: request.url.endswith("/api/events")):
+        page.evaluate(show, "hidden")
+    expect(page.get_by_test_id("status")).to_contain_text("Ready")
+    with page.expect_request("**/api/events"):
+        page.evaluate(show, "visible")
+    wait_over(ask(page, "short"))

@@ -133,7 +133,10 @@ class InnerServer:
     def _epitaph(self, returncode: int) -> str:
         how = f"ended with status {returncode}" if returncode >= 0 else f"died by {signal.Signals(-returncode).name}"
         last = _plain(self._log[-1]) if self._log else ""
-        return f"the engine's process {how}" + (f"; its last words: {last}" if last else "")
+        words = f"the engine's process {how}" + (f"; its last words: {last}" if last else "")
+        if self._code(returncode) == "out_of_memory":
+            words += ". The memory did not suffice: close other programs, or use a smaller --context or model"
+        return words
 
 
 def _plain(line: str) -> str:
@@ -192,7 +195,11 @@ def _is_alive(pid: int) -> bool:
         return False
     except OSError:
         return True
-    return True
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True
+    return state != "Z"  # dead, and only not yet collected by its parent
 
 
 def wait_until(condition: Callable[[], bool], *, every_s: float, timeout_s: float) -> bool:

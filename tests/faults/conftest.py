@@ -13,7 +13,7 @@ import pytest
 from actors.supervisor.launch import WorkerCommand
 from actors.supervisor.watchdog import HangLimits
 from muse.settings import Limits, Settings
-from tests.faults.core import FaultCore, running_core
+from tests.faults.core import HANG_GUARD_S, FaultCore, running_core
 from tests.faults.server import FaultServer
 
 
@@ -47,8 +47,10 @@ def core(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[FaultCore]
 def model_core(builtin_model: Path, tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[FaultCore]]:
     """The same with the real worker and the built-in model."""
 
-    def start(*, hang_limits: HangLimits | None = None) -> AbstractAsyncContextManager[FaultCore]:
+    def start(
+        *, hang_limits: HangLimits | None = None, guard_s: float = HANG_GUARD_S
+    ) -> AbstractAsyncContextManager[FaultCore]:
         settings = Settings(model=builtin_model, home=tmp_path / "home")
-        return running_core(WorkerCommand(settings), settings, hang_limits)
+        return running_core(WorkerCommand(settings), settings, hang_limits, guard_s=guard_s)
 
     return start

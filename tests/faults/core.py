@@ -33,7 +33,7 @@ from muse.settings import Settings
 from tests.faults.processes import GONE_WITHIN_S, Watched
 from tests.server_process import children_of
 
-HANG_GUARD_S = 45
+HANG_GUARD_S = 60
 
 
 class TappedAddress(Address[SupervisorMessage]):

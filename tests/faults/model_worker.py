@@ -218,6 +218,8 @@ def done(request_id: str, reason: FinishReason, generated: int) -> Done:
 class ModelWorkers:
     """In the place of WorkerCommand: every worker started so far."""
 
+    wanted_context: int | None = None
+
     def __init__(self) -> None:
         self.lives: list[ModelWorker] = []
         self.complaints: list[str] = []

@@ -77,7 +77,7 @@ async def test_nothing_sent_is_repeated_changed_or_lost(model_core: CoreFactory,
     """One kill a run, anywhere from the first character on: the stream ends normally, what was read stays,
     and what follows is what a cold run on prompt + sent ids says."""
     places = random.Random(2)
-    async with model_core() as running:
+    async with model_core(guard_s=20.0 * (1 + kills)) as running:
         whole = await running.start(QUESTION, max_tokens=TOKENS, temperature=0)
         await finished(whole)
         for _ in range(kills):

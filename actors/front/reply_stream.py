@@ -37,7 +37,8 @@ async def reply_events(reply: Reply, options: StreamOptions) -> AsyncGenerator[b
     encoder: ChunkEncoder | None = None
     while True:
         batch: list[bytes] = []
-        if encoder is None and (reply.accepted or isinstance(reply.outcome, Finished)):
+        # Text counts too: a worker may lie about the order, and its text must not break the stream.
+        if encoder is None and (reply.accepted or reply.end or isinstance(reply.outcome, Finished)):
             encoder = ChunkEncoder(reply_id=reply.id, model=reply.model_id, created=reply.created)
             if position == 0:
                 batch.append(_frame(encoder.role(), 0 if options.numbered else None))

@@ -51,10 +51,6 @@ class ReplyPort(Generic[T]):
         """Raise `fault` at the asker."""
         self._deliver(fault)
 
-    def drop(self) -> None:
-        """Leave the question unanswered: the asker hears that the system is stopping."""
-        self._send.close()
-
     def _deliver(self, value: T | MuseError) -> None:
         with suppress(trio.BrokenResourceError):  # the asker left: a normal outcome, not a fault
             self._send.send_nowait(value)
@@ -122,10 +118,6 @@ class Address(Generic[M]):
     def close(self) -> None:
         """End the actor's inbox: its loop finishes what is queued and returns."""
         self._send.close()
-
-    def statistics(self) -> trio.MemoryChannelStatistics:
-        """How full the inbox is (for /metrics and tests)."""
-        return self._send.statistics()
 
 
 def _stopping() -> Unavailable:

@@ -55,10 +55,6 @@ class Shelf:
             self._finished.popitem(last=False)
             self._chars -= size
 
-    def statistics(self) -> tuple[int, int, int]:
-        """Running turns, finished turns, characters kept of finished ones."""
-        return len(self._running), len(self._finished), self._chars
-
 
 def _size(turn: Turn) -> int:
     """Characters (ids counted as four each) that keeping the turn costs: prompt and answer."""

@@ -1,6 +1,6 @@
 """WorkerSupervisor: owns the worker process, its in-flight requests and its restarts.
 
-Inbox: StartGeneration, CancelGeneration, CountTokens, CloseSession, RestartWorker.
+Inbox: StartGeneration, CancelGeneration, CountTokens, RestartWorker.
 Tells: the sinks of generations, the ports of questions, the StateBoard (worker, model).
 Worker states and the ways between them: `states.TRANSITIONS`.
 
@@ -24,7 +24,6 @@ from actors.supervisor.launch import WorkerCommand
 from actors.supervisor.link import Death
 from actors.supervisor.messages import (
     CancelGeneration,
-    CloseSession,
     CountTokens,
     RequestEvent,
     RestartWorker,
@@ -102,9 +101,6 @@ class WorkerSupervisor:
             case CountTokens():
                 segments = message.segments
                 self._question(message.port, lambda rid: protocol.Count(request_id=rid, prompt_segments=segments))
-            case CloseSession():
-                session_id = message.session_id
-                self._question(message.port, lambda rid: protocol.Close(request_id=rid, session_id=session_id))
             case RestartWorker():
                 self._restart_worker()
                 message.port.answer(None)

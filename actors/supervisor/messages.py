@@ -51,15 +51,8 @@ class CountTokens(Question[Result]):
 
 
 @attrs.frozen(kw_only=True)
-class CloseSession(Question[Result]):
-    """Session manager -> supervisor: forget what the worker holds of a session. Idempotent."""
-
-    session_id: str
-
-
-@attrs.frozen(kw_only=True)
 class RestartWorker(Question[None]):
     """Front -> supervisor: try again from `failed` (or restart a running worker). Answered at once."""
 
 
-SupervisorMessage = StartGeneration | CancelGeneration | CountTokens | CloseSession | RestartWorker
+SupervisorMessage = StartGeneration | CancelGeneration | CountTokens | RestartWorker

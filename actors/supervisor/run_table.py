@@ -56,7 +56,10 @@ class WorkerRun:
         except Exception:
             # Barrier: a turn's own fault must not end the pipe reader, which serves all turns.
             log.exception("sink-failed id=%r", request_id)
-            self.sinks.pop(request_id, None)
+            if self.sinks.pop(request_id, None) is not None:
+                # Nobody hears it any more, so it must not keep the engine busy.
+                cancel = protocol.Cancel(request_id=f"lost-{request_id}", target_request_id=request_id)
+                self.link.send(protocol.encode_command(cancel))
             sink.on_lost(WorkerFault("internal_error", "The answer could not be processed."))
 
     def answer(self, result: protocol.Result) -> None:

@@ -163,6 +163,32 @@ async def test_a_lying_worker_is_killed_and_replaced(core: CoreFactory, fault: d
         assert after.text == "fine"
 
 
+async def test_a_sink_that_raises_loses_only_its_own_request(core: CoreFactory) -> None:
+    """The barrier: its generation is ended at the worker too, and others go on."""
+
+    class Broken(Listener):
+        def on_event(self, event: RequestEvent) -> None:
+            super().on_event(event)
+            if isinstance(event, Tokens):
+                raise ValueError("a fault of the sink's own")
+
+    async with core(ENDLESS) as running:
+        await running.wait_worker("ready")
+        other = await start(running, generate("g1"))
+        broken = Broken()
+        await running.supervisor.tell(StartGeneration(command=generate("g2"), sink=broken))
+        await broken.over.wait()
+        assert broken.fault is not None
+        assert broken.fault.code == "internal_error"
+        heard = len(other.events)
+        while len(other.events) == heard:
+            await trio.sleep(0)
+        await running.supervisor.tell(CancelGeneration(request_id="g1"))
+        await other.over.wait()
+        await running.wait_worker("ready")  # 60,000 tokens at 1 ms each are far from over: g2 was cancelled
+        assert running.board.value.worker.epoch == 1
+
+
 async def test_stopping_leaves_no_process(core: CoreFactory) -> None:
     """After the supervisor's end the whole group is gone, also in the middle of an answer."""
     async with core(ENDLESS) as running:

@@ -54,6 +54,7 @@ class ProtocolLoop:
         self._commands_fd = commands_fd
         self._before_command = before_command
         self._lock = threading.Lock()
+        self._leaving = threading.Lock()  # taken once, never given back
         self._running: dict[str, CancelToken] = {}  # generations by request id
         self._small: set[str] = set()  # other requests under way
         self._max_inflight = 0  # 0: not ready
@@ -76,7 +77,9 @@ class ProtocolLoop:
         self.leave(status)
 
     def leave(self, status: int) -> NoReturn:
-        """Let the engine tidy up and end the process."""
+        """Let the engine tidy up and end the process. The first to leave decides how: closing the engine makes
+        a load or a request in another thread fail, and that thread then comes here too and waits for the end."""
+        self._leaving.acquire()
         try:
             self._engine.close()
         except Exception:

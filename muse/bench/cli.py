@@ -11,6 +11,7 @@ import trio
 
 from muse.bench.cancel import measure_cancel
 from muse.bench.crash import measure_crash
+from muse.bench.prefill import measure_prefill
 from muse.bench.server import bench_server
 from muse.bench.tax import measure_tax
 from muse.bench.ui import measure_ui
@@ -29,6 +30,8 @@ def _parser() -> argparse.ArgumentParser:
     tax.add_argument("--tokens", type=int, default=256, help="tokens an answer")
     cancel = kinds.add_parser("cancel", help="time from a cancel to an idle engine, by phase")
     cancel.add_argument("--rounds", type=int, default=30, help="cancels a phase")
+    prefill = kinds.add_parser("prefill", help="speed of prompt evaluation in steps against all at once")
+    prefill.add_argument("--rounds", type=int, default=4, help="pairs of measurements for each length")
     crash = kinds.add_parser("crash", help="the pause a client sees when the worker is killed")
     crash.add_argument("--rounds", type=int, default=5, help="crashes")
     return parser
@@ -43,6 +46,8 @@ async def _run(options: argparse.Namespace) -> bool:
                 text, fine = await measure_tax(server, rounds=options.rounds, tokens=options.tokens)
             case "cancel":
                 text, fine = await measure_cancel(server, rounds=options.rounds)
+            case "prefill":
+                text, fine = await measure_prefill(server, rounds=options.rounds)
             case _:
                 text, fine = await measure_crash(server, rounds=options.rounds)
     sys.stdout.write(text + "\n")

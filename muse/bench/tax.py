@@ -21,7 +21,8 @@ BUDGET_RATIO = 0.97
 QUESTION = "Write a long story about a lighthouse keeper and the sea."
 
 
-def _inner_socket(home: Path) -> str:
+def inner_socket(home: Path) -> str:
+    """The socket of the one engine that a server with this folder runs."""
     found = [path for path in home.glob("run/**/*.sock") if path.is_socket()]
     if len(found) != 1:
         raise RuntimeError(f"expected one inner socket below {home / 'run'}, found {len(found)}")
@@ -67,17 +68,18 @@ async def _direct(socket_path: str, prompt: str, tokens: int) -> float:
     return (counted - 1) / (times[-1] - times[0])
 
 
-async def _rendered_prompt(socket_path: str) -> str:
+async def rendered_prompt(socket_path: str, question: str) -> str:
+    """A question in the template of the engine itself."""
     async with Connection(unix_path=socket_path) as connection:
-        body = {"messages": [{"role": "user", "content": QUESTION}]}
+        body = {"messages": [{"role": "user", "content": question}]}
         _, answer = await connection.request("POST", "/apply-template", body)
     return str(json.loads(answer)["prompt"])
 
 
 async def measure_tax(server: BenchServer, *, rounds: int, tokens: int) -> tuple[str, bool]:
     """The table, and whether the budget holds."""
-    socket_path = _inner_socket(server.home)
-    prompt = await _rendered_prompt(socket_path)
+    socket_path = inner_socket(server.home)
+    prompt = await rendered_prompt(socket_path, QUESTION)
     await _served(server, tokens)  # warm-up of both ways, discarded
     await _direct(socket_path, prompt, tokens)
     served: list[float] = []

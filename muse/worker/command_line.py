@@ -11,7 +11,7 @@ import attrs
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     """What a worker is to run. context: tokens a slot holds, None: as many as the model was trained for.
-    threads, batch: None: chosen by the engine."""
+    threads, batch, cache_mib: None: chosen by the engine."""
 
     engine: str
     model: Path | None
@@ -20,6 +20,7 @@ class WorkerOptions:
     slots: int
     threads: int | None
     batch: int | None
+    cache_mib: int | None
 
 
 def parse(arguments: list[str]) -> WorkerOptions:
@@ -32,12 +33,20 @@ def parse(arguments: list[str]) -> WorkerOptions:
     parser.add_argument("--slots", type=_positive, default=2, help="requests that run at the same time")
     parser.add_argument("--threads", type=_positive, help="threads that compute")
     parser.add_argument("--batch", type=_positive, help="prompt tokens evaluated at a time")
+    parser.add_argument("--cache-mib", type=_not_negative, help="memory for sessions without a slot (llamacpp)")
     given = parser.parse_args(arguments)
     if given.engine == "llamacpp" and given.model is None:
         parser.error("--engine llamacpp needs --model")
     if given.engine == "scripted" and given.script is None:
         parser.error("--engine scripted needs --script")
     return WorkerOptions(**vars(given))
+
+
+def _not_negative(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError(text)
+    return value
 
 
 def _positive(text: str) -> int:

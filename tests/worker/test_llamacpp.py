@@ -264,6 +264,36 @@ def test_reset_makes_the_next_request_cold(llama: WorkerProcess) -> None:
     llama.wait(Result, "close")
 
 
+def test_a_long_prompt_goes_in_step_by_step(llama: WorkerProcess) -> None:
+    """Two at a time: each token is evaluated once, in rising steps."""
+    running = [llama.start(chat(f"{n}. " + LONG_TEXT[:2000]), limit=6) for n in range(2)]
+    for answer in llama.collect(running).values():
+        steps = [event.processed for event in answer.progress]
+        assert steps == sorted(set(steps))
+        assert len(steps) > 1
+        assert steps[-1] == answer.done.prompt_tokens == answer.done.prefilled_prompt_tokens
+        assert {event.total for event in answer.progress} == {answer.done.prompt_tokens}
+
+
+def test_a_session_whose_memory_was_lost_is_read_again(builtin_model: Path) -> None:
+    """Without a cache for displaced sessions: what was believed resident is not, and the answer says so."""
+    arguments = ["--engine", "llamacpp", "--model", str(builtin_model), "--slots", "1", "--cache-mib", "0"]
+    with WorkerProcess(*arguments, "--batch", "64", "--context", "2048") as worker:
+        worker.ready()
+        question = (*chat(LONG_TEXT), *chat("Is the fox quick?"))
+        first = worker.ask(question, session="lost", limit=8).done
+        worker.ask(chat("And now to something else."), session="other", limit=4)
+        known = IdsSegment(ids=first.generated_token_ids or ())
+        follow_up = (*question, known, *chat("Why? " + LONG_TEXT[:600]))
+        again = worker.ask(follow_up, session="lost", limit=8)
+        cold = worker.ask(follow_up, limit=8)
+    assert again.done.reused_prompt_tokens < 10
+    assert again.done.session_reset_reason == "rewound"
+    assert again.done.prefilled_prompt_tokens == again.done.prompt_tokens - again.done.reused_prompt_tokens
+    assert [event.processed for event in again.progress] == sorted({event.processed for event in again.progress})
+    assert cold.done.prompt_tokens == again.done.prompt_tokens
+
+
 def test_a_displaced_session_is_warm_again(llama: WorkerProcess) -> None:
     """Two others take both slots; the first comes back from the prompt cache in RAM."""
     sessions = [f"crowd{n}" for n in range(3)]

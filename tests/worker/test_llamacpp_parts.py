@@ -15,6 +15,7 @@ from muse.protocol import ResetReason
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFile
+from muse.worker.engines.llamacpp.prefill_step import LARGEST, SMALLEST, PrefillStep
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import reset_reason
@@ -89,7 +90,8 @@ def test_reset_forgets_and_close_frees() -> None:
     """After a reset nothing may be reused once; a closed session's slot is the first to be given away."""
     table = SlotTable(2)
     with table.taken("s") as slot:
-        table.remember("s", [1, 2])
+        table.remember("s", slot, [1, 2])
+    assert slot.ids == [1, 2]
     assert table.resident("s").ids == [1, 2]
     table.reset("s")
     assert (table.resident("s").ids, table.resident("s").cold) == ((), True)
@@ -99,6 +101,24 @@ def test_reset_forgets_and_close_frees() -> None:
     with table.taken("u") as given_away:
         assert given_away == slot
     assert not table.resident("s").cold
+
+
+def test_the_prefill_step_follows_the_device() -> None:
+    """It grows while steps are short and shrinks when one was too long, within its limits."""
+    step = PrefillStep()
+    sizes: list[int] = []
+    for seconds in (0.05, 0.05, 0.2, 0.05, 0.05, 0.31, 0.31, 0.31, 0.31):
+        step.took(step.size, seconds)
+        sizes.append(step.size)
+    assert sizes == [128, 256, 256, 512, LARGEST, 256, 128, SMALLEST, SMALLEST]
+
+
+def test_a_fixed_or_a_partial_prefill_step_changes_nothing() -> None:
+    """--batch fixes it; and less work than a step says nothing about one."""
+    fixed, partial = PrefillStep(48), PrefillStep()
+    fixed.took(48, 0.01)
+    partial.took(SMALLEST - 1, 0.01)
+    assert (fixed.size, partial.size) == (48, SMALLEST)
 
 
 def test_scaffold_tokens_are_control_tokens() -> None:

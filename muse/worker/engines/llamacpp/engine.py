@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from typing import Any, Final
 
 import attrs
@@ -31,15 +32,14 @@ from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFile, ModelFileFault, read_model_file
+from muse.worker.engines.llamacpp.prefill_step import LARGEST, PrefillStep
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
 from muse.worker.engines.llamacpp.slots import SlotTable
-from muse.worker.engines.llamacpp.stream import CompletionReader, ModelIds, completion_body
+from muse.worker.engines.llamacpp.stream import CompletionReader, ModelIds, completion_body, step_body
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from muse.worker.residency import common_prefix
 
-# Prompt tokens a step; a cancel in prefill waits for the rest of one step and one more. Measured on 2 idle
-# cores: 64 gives 315 tokens/s (512 no more) and a cancel within 84 to 388 ms, 32 gives 275 and 41 to 205 ms.
-_BATCH: Final = 64
 # Prompt cache of the native server in RAM, for sessions that lost their slot.
 _CACHE_MIB: Final = 512
 # Without --context, the KV cache of all slots may take this part of the machine's memory.
@@ -76,6 +76,7 @@ class LlamaCppEngine:
         self._emit = emit
         self._server: InnerServer | None = None
         self._slots = SlotTable(options.slots)
+        self._step = PrefillStep(options.batch)
         self._loaded: _Loaded | None = None
 
     # ------------------------------------------------------------ load
@@ -95,9 +96,9 @@ class LlamaCppEngine:
             "model": str(options.model),
             "slots": options.slots,
             "context": context,
-            "batch": options.batch or _BATCH,
+            "batch": options.batch or LARGEST,
             "threads": options.threads,
-            "cache_mib": _CACHE_MIB,
+            "cache_mib": _CACHE_MIB if options.cache_mib is None else options.cache_mib,
             "verbosity": _LOG_WARNINGS,
         }
         started = server.start(settings, model.size_bytes, report)
@@ -149,25 +150,51 @@ class LlamaCppEngine:
         if cancel.is_set or budget <= 0:
             return reader.done()
         with self._slots.taken(request.session_id) as slot:
-            body = completion_body(
-                prompt,
-                slot=slot,
-                max_tokens=budget,
-                sampling=request.sampling,
-                reuse=request.session_id is not None and not resident.cold,
-            )
+            reuse = request.session_id is not None and not resident.cold
+            expected = 0
+            if reuse:
+                expected = max(common_prefix(ids, prompt) for ids in (slot.ids, resident.ids or ()))
             left_behind: list[int] | None = None
             try:
-                self._follow(body, reader, cancel)
+                reuse = self._prefill(prompt, slot.number, expected, reuse, reader, cancel)
+                if not cancel.is_set:
+                    sampling = request.sampling
+                    body = completion_body(prompt, slot=slot.number, max_tokens=budget, sampling=sampling, reuse=reuse)
+                    self._follow(body, reader, cancel)
                 left_behind = prompt[: reader.processed] + reader.known
             finally:
-                self._slots.remember(request.session_id, left_behind)
+                self._slots.remember(request.session_id, slot, left_behind)
             if not reader.finished:
-                self._wait_idle(slot)
+                self._wait_idle(slot.number)
         return reader.done()
 
+    def _prefill(
+        self, prompt: list[int], slot: int, expected: int, reuse: bool, reader: CompletionReader, cancel: CancelToken
+    ) -> bool:
+        """Evaluate the prompt but for its last step, step by step, so that a cancel waits for one at most.
+
+        expected: how many tokens are believed to be resident. Returns whether what follows may reuse what is
+        resident: after a first step that is so, for the step itself left it there.
+        """
+        done = expected
+        while len(prompt) - done > self._step.size and not cancel.is_set:
+            size = self._step.size
+            reader.begin_step(done + size, least=expected)
+            began = time.monotonic()
+            self._follow(step_body(prompt[: done + size], slot=slot, reuse=reuse), reader, cancel)
+            if reader.has_less:
+                # The cache gave the session's tokens up meanwhile. The step would have to evaluate all of
+                # them, so it was ended; it goes on from where it stopped.
+                self._wait_idle(slot)
+                expected = 0
+            else:
+                self._step.took(size, time.monotonic() - began)
+            reuse, done = True, reader.processed
+        reader.begin_answer()
+        return reuse
+
     def _follow(self, body: dict[str, Any], reader: CompletionReader, cancel: CancelToken) -> None:
-        """Run one completion to its end, or to the end that a cancel puts to it."""
+        """Run one native request to its end, or to the end that a cancel puts to it."""
         client = self._need_loaded().client
         try:
             stream = client.stream("/completion", body)
@@ -175,6 +202,8 @@ class LlamaCppEngine:
                 with cancel.hook(stream.interrupt):
                     while events := stream.events():
                         reader.feed(events)
+                        if reader.has_less:
+                            stream.interrupt()
                         if reader.is_decoding:
                             stream.gather(_GATHER_S)
             finally:
@@ -185,7 +214,7 @@ class LlamaCppEngine:
             if not cancel.is_set:
                 self._await_end()
                 raise
-        if not reader.finished and not cancel.is_set:
+        if not (reader.is_over or reader.has_less or cancel.is_set):
             self._await_end()
             raise EngineGone("the engine broke off in the middle of an answer")
 

@@ -47,7 +47,6 @@ def _parameters(xllamacpp: Any, settings: dict[str, Any]) -> Any:
     params.hostnames = [settings["socket"]]
     params.n_parallel = settings["slots"]
     params.n_ctx = settings["context"] * settings["slots"]  # the server divides it by the slots
-    # Equal, so that a cancel in prefill waits for one small step of work only.
     params.n_batch = params.n_ubatch = settings["batch"]
     if settings["threads"]:  # else the library's choice: the fast cores
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]

@@ -31,26 +31,30 @@ class Resident:
     cold: bool = False
 
 
-@attrs.define(slots=True)
-class _Slot:
+@attrs.define(slots=True, eq=False)
+class Slot:
+    """ids: what its last request left in it, whosever that was; empty when that is not known. used: time of
+    its last use, in requests."""
+
     number: int
     session_id: str | None = None
+    ids: Sequence[int] = ()
     is_busy: bool = False
-    used: int = 0  # time of last use, in requests
+    used: int = 0
 
 
 class SlotTable:
     """Hands out the slots 0 .. count-1. Thread-safe."""
 
     def __init__(self, count: int) -> None:
-        self._slots = [_Slot(number) for number in range(count)]
+        self._slots = [Slot(number) for number in range(count)]
         self._sessions: OrderedDict[str, Resident] = OrderedDict()
         self._lock = threading.Lock()
         self._now = 0
 
     @contextmanager
-    def taken(self, session_id: str | None) -> Generator[int]:
-        """Take a slot for the length of a request; gives its number. Raises EngineFault when all are busy."""
+    def taken(self, session_id: str | None) -> Generator[Slot]:
+        """Take a slot for the length of a request; Raises EngineFault when all are busy."""
         with self._lock:
             idle = [slot for slot in self._slots if not slot.is_busy]
             if not idle:
@@ -60,7 +64,7 @@ class SlotTable:
             self._now += 1
             slot.session_id, slot.is_busy, slot.used = session_id, True, self._now
         try:
-            yield slot.number
+            yield slot
         finally:
             with self._lock:
                 slot.is_busy = False
@@ -70,8 +74,9 @@ class SlotTable:
         with self._lock:
             return Resident() if session_id is None else self._sessions.get(session_id, Resident())
 
-    def remember(self, session_id: str | None, ids: Sequence[int] | None) -> None:
-        """Note what a request of the session left behind."""
+    def remember(self, session_id: str | None, slot: Slot, ids: Sequence[int] | None) -> None:
+        """Note what a request of the session left behind in its slot; None: not known."""
+        slot.ids = ids or ()
         if session_id is not None:
             self._store(session_id, Resident(ids=ids))
 

@@ -27,6 +27,21 @@ _RANDOM_SEED: Final = 0xFFFFFFFF
 _FINAL_FIELDS: Final = ["stop", "stop_type", "tokens_predicted", "timings"]
 
 
+def step_body(prompt: Sequence[int], *, slot: int, reuse: bool) -> dict[str, Any]:
+    """The native request that evaluates a prompt and generates nothing."""
+    return {
+        "prompt": prompt,
+        "id_slot": slot,
+        "cache_prompt": reuse,
+        "n_predict": 0,
+        "samplers": ["top_k"],
+        "top_k": 1,
+        "stream": True,
+        "return_progress": True,
+        "response_fields": _FINAL_FIELDS,
+    }
+
+
 def completion_body(
     prompt: Sequence[int], *, slot: int, max_tokens: int, sampling: Sampling, reuse: bool
 ) -> dict[str, Any]:
@@ -56,10 +71,12 @@ def completion_body(
 
 
 class CompletionReader:
-    """Follows one stream and emits accepted, progress and tokens as they become known.
+    """Follows the streams of one request and emits accepted, progress and tokens as they become known.
 
-    processed: prompt tokens in the cache. known: generated ids up to the first unknown one. all_known: there
-    is none unknown. finished: the stream's last object has come.
+    A request is any number of steps, which only evaluate a part of the prompt (`begin_step`), and then the
+    answer (`begin_answer`). processed: prompt tokens in the cache. known: generated ids up to the first
+    unknown one. all_known: there is none unknown. is_over: the last object of the present stream has come.
+    finished: that of the answer has. has_less: the engine reuses less for this step than was expected.
     """
 
     def __init__(
@@ -83,6 +100,13 @@ class CompletionReader:
         self._reused = 0
         self._counted = 0  # tokens the stream has shown, without the end token
         self._final: dict[str, Any] = {}
+        self._step_ends = 0  # 0: the stream is that of the answer
+        self._least = 0
+        self._steps_ms = 0.0
+        self._evaluated = 0  # tokens, by the streams that are over
+        self._began_at = 0
+        self.is_over = False
+        self.has_less = False
         self.processed = 0
         self.known: list[int] = []
         self.all_known = True
@@ -96,6 +120,26 @@ class CompletionReader:
         """The first token was sent, the last object has not come."""
         return self._first_token > 0 and not self._final
 
+    def begin_step(self, end: int, least: int) -> None:
+        """The next stream evaluates the prompt up to `end`, of which `least` tokens should be there."""
+        self._begin()
+        self._step_ends, self._least = end, least
+
+    def begin_answer(self) -> None:
+        """The next stream evaluates the rest of the prompt and generates."""
+        self._begin()
+        self._step_ends = self._least = 0
+
+    def _begin(self) -> None:
+        self._evaluated = self._prefilled
+        self._began_at = self.processed
+        self.is_over = self.has_less = False
+
+    @property
+    def _prefilled(self) -> int:
+        """Prompt tokens evaluated so far; what a stream evaluated is exact once it is over."""
+        return self._evaluated if self.is_over else self._evaluated + self.processed - self._began_at
+
     def feed(self, events: Sequence[bytes]) -> None:
         """Take the events that arrived together; their tokens leave together. Raises EngineFault."""
         ids: list[int] = []
@@ -105,10 +149,10 @@ class CompletionReader:
             if "prompt_progress" in value:
                 self._progress(value["prompt_progress"])
             elif value.get("stop"):
-                self._final = value
+                self._stopped(value)
             elif "error" in value:
                 raise EngineFault("engine_error", f"llama.cpp: {value['error'].get('message', value['error'])}")
-            else:
+            elif not self._step_ends:  # a step shows the token that it would go on with
                 piece: str = value["content"]
                 piece_ids = self._ids_of(piece, value["tokens"][0], value["tokens_predicted"])
                 if piece_ids is None:
@@ -140,10 +184,27 @@ class CompletionReader:
                 self._first_token = time.monotonic()
             self._emit(Tokens(request_id=self._request_id, ids=None if ids is None else tuple(ids), text=text))
 
+    def _stopped(self, value: dict[str, Any]) -> None:
+        self.is_over = True
+        self._evaluated += value["timings"]["prompt_n"]
+        if self._step_ends:
+            self._steps_ms += value["timings"]["prompt_ms"]
+            self._reached(self._step_ends)
+        else:
+            self._final = value
+
     def _progress(self, progress: dict[str, int]) -> None:
-        self._accept(progress["cache"])
-        self.processed = progress["processed"]
-        if self.processed > self._reused:
+        cached = progress["cache"]
+        self._accept(cached)
+        # A stream that was broken off may have evaluated more than it could still tell.
+        self._evaluated += max(cached - self.processed, 0)
+        self._began_at = cached
+        self.has_less |= cached < self._least - 1
+        self._reached(progress["processed"])
+
+    def _reached(self, processed: int) -> None:
+        if processed > self.processed:
+            self.processed = processed
             self._emit(
                 Progress(
                     request_id=self._request_id, phase="prefill", processed=self.processed, total=len(self._prompt)
@@ -177,12 +238,12 @@ class CompletionReader:
         prefill_ms = ((self._first_token or now) - self._began) * 1000
         timings: dict[str, Any] = self._final.get("timings", {})
         if timings:
-            prefill_ms, decode_ms = timings["prompt_ms"], timings["predicted_ms"]
+            prefill_ms, decode_ms = self._steps_ms + timings["prompt_ms"], timings["predicted_ms"]
         is_stop = self._final.get("stop_type") == "eos"
         completion = self._final.get("tokens_predicted", self._counted + is_stop) - is_stop
         # Tokens that ended inside a character at the very end are counted, but nobody can name them.
         is_complete = self.all_known and completion == len(self.known)
-        prefilled = max(self.processed - self._reused, 0)
+        prefilled = self._prefilled
         return Done(
             request_id=self._request_id,
             finish_reason="cancelled" if not self.finished else "stop" if is_stop else "length",

@@ -32,7 +32,7 @@ def _request(phase: str, number: int) -> dict[str, Any]:
     return {
         "messages": [{"role": "user", "content": text}],
         "stream": True,
-        "session_id": f"cancel-{phase.replace(" ", "-")}-{number}",
+        "session_id": f"cancel-{phase}-{number}".replace(" ", "-"),
     }
 
 

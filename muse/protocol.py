@@ -200,11 +200,13 @@ class Done:
 
 @message
 class Result:
-    """Answer of open, reset, close (empty), count (`prompt_tokens`, `room`) and ping (empty)."""
+    """Answer of open, reset, close (empty), show (`resident_ids`), count (`prompt_tokens`, `room`) and ping
+    (empty). resident_ids null: not known."""
 
     request_id: str
     prompt_tokens: int | None = None
     room: int | None = None
+    resident_ids: tuple[int, ...] | None = None
 
 
 @message
@@ -228,14 +230,13 @@ WorkerEvent = Loading | Ready | Accepted | Progress | Tokens | Done | Result | E
 @message
 class Generate:
     """Prefill the segments and decode. session_id null: scratch, never reused. max_new_tokens null:
-    fill the room. json_schema and grammar are exclusive."""
+    fill the room. json_schema: JSON text of what the answer must be, only if `supports.grammar`."""
 
     request_id: str
     session_id: str | None
     prompt_segments: tuple[Segment, ...]
     max_new_tokens: int | None
     sampling: Sampling
-    grammar: str | None = None
     json_schema: str | None = None
 
 
@@ -273,6 +274,14 @@ class Close:
 
 
 @message
+class Show:
+    """What is resident of a session?"""
+
+    request_id: str
+    session_id: str
+
+
+@message
 class Count:
     """How many tokens would this prompt have?"""
 
@@ -294,7 +303,7 @@ class Shutdown:
     request_id: str
 
 
-WorkerCommand = Generate | Cancel | Open | Reset | Close | Count | Ping | Shutdown
+WorkerCommand = Generate | Cancel | Open | Reset | Close | Show | Count | Ping | Shutdown
 
 
 # ---------------------------------------------------------------- codec

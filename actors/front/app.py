@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from actors.front.answers import fault_answer
 from actors.front.context import FrontContext
 from actors.front.routes_chat import chat_routes
+from actors.front.routes_sessions import session_routes
 from actors.front.routes_state import state_routes
 from muse.errors import ClientFault, InternalFault, MuseError
 
@@ -65,4 +66,5 @@ def make_app(context: FrontContext) -> QuartTrio:
     app.register_error_handler(Exception, on_any_error)
     app.register_blueprint(state_routes(context))
     app.register_blueprint(chat_routes(context))
+    app.register_blueprint(session_routes(context))
     return app

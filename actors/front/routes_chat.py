@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from typing import Final
 
+import attrs
 import trio
 from quart import Blueprint, Response, request
 from quart.typing import ResponseReturnValue
@@ -20,9 +22,11 @@ from actors.front.sse import sse_response
 from actors.reply import Failed, Reply
 from actors.sessions.messages import AnswerNow, FindReply, StartTurn
 from actors.state_board import ANSWERING
-from muse.api.chat_request import ChatRequest, model_not_found, parse_chat_request
+from muse.api.chat_request import ChatRequest, model_not_found, parse_chat_request, parse_session_id
 from muse.api.responses import completion_body
 from muse.errors import ClientFault, Unavailable
+
+SESSION_HEADERS: Final = ("X-ExecuTorch-Session-ID", "session_id", "x-session-affinity")
 
 
 def chat_routes(context: FrontContext) -> Blueprint:
@@ -33,7 +37,7 @@ def chat_routes(context: FrontContext) -> Blueprint:
     @routes.post("/v1/chat/completions")
     async def chat_completions() -> ResponseReturnValue:
         body = await read_json(request)
-        chat = parse_chat_request(body, context.defaults)
+        chat = _with_session_header(parse_chat_request(body, context.defaults))
         _check_model(context, chat)
         if chat.detached and not chat.stream:
             raise ClientFault(
@@ -64,6 +68,16 @@ def chat_routes(context: FrontContext) -> Blueprint:
         return {"answering": await sessions.ask(AnswerNow(reply_id=reply_id))}
 
     return routes
+
+
+def _with_session_header(chat: ChatRequest) -> ChatRequest:
+    """The session of a header, if the body names none (contracts/openai-contract.md section 4)."""
+    if chat.session_id is not None or chat.continue_from is not None:
+        return chat
+    for name in SESSION_HEADERS:
+        if name in request.headers:
+            return attrs.evolve(chat, session_id=parse_session_id(request.headers[name], name))
+    return chat
 
 
 def _reading_options() -> tuple[int, bool]:

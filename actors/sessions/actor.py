@@ -1,6 +1,7 @@
 """SessionManager: the queue of turns, one task for each, and who is meant by a cancel.
 
-Inbox: StartTurn, CancelTurn, FindReply, AnswerNow. Tells: the turns, the StateBoard (counts of running and queued).
+Inbox: StartTurn, CancelTurn, FindReply, AnswerNow, DescribeSession, DescribeSessions, EndSession. Tells: the
+turns, the StateBoard (counts of running and queued).
 
 Rule of admission: first in, first out; at most the worker's `max_inflight_requests` at a time; one
 turn of a session at a time (a second request on it waits without holding others up). Turns are
@@ -10,25 +11,39 @@ admitted when the model is there, and re-counted whenever a turn ends or the boa
 from __future__ import annotations
 
 import logging
-from typing import assert_never
+from collections import Counter
+from contextlib import suppress
+from typing import Final, assert_never
 
 import attrs
 import trio
 
-from actors.kernel import Address
+from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply
-from actors.sessions.messages import AnswerNow, CancelTurn, FindReply, SessionMessage, StartTurn
+from actors.sessions.messages import (
+    AnswerNow,
+    CancelTurn,
+    DescribeSession,
+    DescribeSessions,
+    EndSession,
+    FindReply,
+    SessionMessage,
+    SessionState,
+    StartTurn,
+)
 from actors.sessions.shelf import Shelf
 from actors.sessions.turn import Turn
 from actors.state_board import ANSWERING, RequestCounts, StateBoard
-from actors.supervisor.messages import SupervisorMessage
-from actors.transcripts.messages import PrepareModel, TranscriptMessage
+from actors.supervisor.messages import SessionCommand, SupervisorMessage
+from actors.transcripts.messages import ForgetSession, ListSessions, PrepareModel, ShowSession, TranscriptMessage
 from muse.api.responses import new_reply_id
 from muse.errors import ClientFault, InternalFault, MuseError, Unavailable
 from muse.protocol import Ready
 from muse.settings import Limits
 
 log = logging.getLogger("muse.sessions")
+
+NO_WORKER: Final = ("model_unavailable", "worker_lost", "worker_restarted")
 
 
 class SessionManager:
@@ -51,6 +66,8 @@ class SessionManager:
         self._queue: list[Turn] = []
         self._running: list[Turn] = []
         self._shelf = Shelf()
+        self._ending: Counter[str] = Counter()
+        self._turn_over = Signal()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until the inbox is closed, then cancel what runs."""
@@ -67,6 +84,13 @@ class SessionManager:
                         self._find(message)
                     case AnswerNow():
                         self._answer_now(message)
+                    case DescribeSession():
+                        nursery.start_soon(self._describe, message)
+                    case DescribeSessions():
+                        nursery.start_soon(self._describe_all, message)
+                    case EndSession():
+                        self._ending[message.session_id] += 1
+                        nursery.start_soon(self._end_session, message)
                     case _:
                         assert_never(message)
             nursery.cancel_scope.cancel()
@@ -117,6 +141,13 @@ class SessionManager:
         outcome = turn.reply.outcome
         if outcome is None:
             raise ClientFault("reply_running", "That reply is still being given.", status=409, param="muse.continue")
+        if turn.request.json_schema is not None:
+            raise ClientFault(
+                "constrained_reply",
+                "A reply with a response_format cannot be continued: its form cannot be entered half way.",
+                status=409,
+                param="muse.continue",
+            )
         complete = isinstance(outcome, Finished) and outcome.finish_reason == "stop"
         if complete or turn.answer is None or not turn.answer.generated.tokens:
             raise ClientFault(
@@ -144,8 +175,11 @@ class SessionManager:
         except* Exception:
             # Barrier: a turn serves a stranger; its fault must not end the manager.
             log.exception("turn-failed reply=%s", turn.reply.id)
+            fault = InternalFault("internal_error", "The answer failed inside the server.")
+            if turn.answer is not None:
+                turn.history.record_failure(turn.answer, fault)
             if turn.reply.outcome is None:
-                turn.reply.finish(Failed(fault=InternalFault("internal_error", "The answer failed inside the server.")))
+                turn.reply.finish(Failed(fault=fault))
         finally:
             if turn.reply.outcome is None:
                 turn.reply.finish(Failed(fault=Unavailable("stopping", "The server is shutting down.")))
@@ -154,6 +188,7 @@ class SessionManager:
             if turn in self._queue:
                 self._queue.remove(turn)
             self._shelf.finish(turn, trio.current_time())
+            self._turn_over.notify()
             self._admit()
 
     def _cancel(self, message: CancelTurn) -> bool:
@@ -166,6 +201,51 @@ class SessionManager:
                 return True
         return False
 
+    # ------------------------------------------------------------ sessions (child tasks)
+
+    async def _describe(self, message: DescribeSession) -> None:
+        try:
+            view = await self._transcripts.ask(ShowSession(session_id=message.session_id))
+        except MuseError as fault:
+            message.port.fail(fault)
+            return
+        resident: int | None = None
+        with suppress(MuseError):  # no worker now: it cannot be told
+            shown = await self._supervisor.ask(SessionCommand(action="show", session_id=message.session_id))
+            resident = None if shown.resident_ids is None else len(shown.resident_ids)
+        message.port.answer(SessionState(view=view, resident_tokens=resident))
+
+    async def _describe_all(self, message: DescribeSessions) -> None:
+        try:
+            message.port.answer(await self._transcripts.ask(ListSessions()))
+        except MuseError as fault:
+            message.port.fail(fault)
+
+    async def _end_session(self, message: EndSession) -> None:
+        session_id = message.session_id
+        try:
+            turns = [turn for turn in self._running + self._queue if turn.reply.session_id == session_id]
+            for turn in turns:
+                turn.cancel()
+            while any(turn in self._running or turn in self._queue for turn in turns):
+                await self._turn_over.wait()
+            try:
+                await self._supervisor.ask(SessionCommand(action=message.action, session_id=session_id))
+            except MuseError as fault:
+                if fault.code not in NO_WORKER:
+                    raise
+                # Nothing is left to clear: a worker's memory ends with it.
+            await self._transcripts.ask(ForgetSession(session_id=session_id))
+        except MuseError as fault:
+            message.port.fail(fault)
+        else:
+            message.port.answer(None)
+        finally:
+            self._ending[session_id] -= 1
+            if not self._ending[session_id]:
+                del self._ending[session_id]
+            self._admit()
+
     # ------------------------------------------------------------ admission (synchronous)
 
     def _capacity(self) -> int:
@@ -175,7 +255,9 @@ class SessionManager:
         return state.model.max_inflight_requests
 
     def _session_free(self, session_id: str | None) -> bool:
-        return session_id is None or all(turn.reply.session_id != session_id for turn in self._running)
+        if session_id is None:
+            return True
+        return not self._ending[session_id] and all(turn.reply.session_id != session_id for turn in self._running)
 
     def _has_room_for(self, session_id: str | None) -> bool:
         return len(self._running) < self._capacity() and self._session_free(session_id)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import copy
 
-from actors.reply import Reply
+from actors.reply import Channel, Reply
 from actors.sessions.generated import Generated
 from muse.chat.channels import ChannelParser
 from muse.chat.stop_strings import StopMatcher
-from muse.protocol import Segment, Tokens
+from muse.protocol import Segment, TextSegment, Tokens
 
 
 class Answer:
@@ -32,8 +32,8 @@ class Answer:
         self.thinking_tokens = 0
         self.stopped = False
         """A stop string was seen: the answer is complete, whatever still comes."""
-        self.earlier_text = ""
-        """The answer's text before this reply, when it continues another one."""
+        # Text before this reply, when it continues another one.
+        self._earlier: dict[Channel, str] = {"answer": "", "reasoning": ""}
         self._earlier_tokens = 0
         self._reply = reply
         self._parser = parser
@@ -55,6 +55,27 @@ class Answer:
         """The budget for thinking is used up and the channel still open."""
         limit = self._max_thinking_tokens
         return limit is not None and self.is_thinking and self.thinking_tokens >= limit
+
+    @property
+    def header(self) -> str:
+        """What the template wrote last, before the model began: where the ids belong in later prompts."""
+        last = self.prompt[-1] if self.prompt else None
+        return last.text if isinstance(last, TextSegment) and last.special else ""
+
+    def text(self, channel: Channel) -> str:
+        """All of a channel so far, with what came before a `continue`."""
+        return self._earlier[channel] + self._reply.text(channel)
+
+    def exact_ids(self, last: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        """What was generated, if the text shows all of it and every id is known; else None.
+
+        last: what the worker says at the end that it generated, None if it cannot or did not. Two accounts
+        of one worker that differ are not exact.
+        """
+        ids = None if self.stopped else self.generated.ids()
+        if ids is None or last is None or ids[len(ids) - len(last) :] != last:
+            return None
+        return ids
 
     def take(self, event: Tokens) -> None:
         """One event of the worker. After a stop string only ids are counted: they were generated before
@@ -96,7 +117,7 @@ class Answer:
         )
         following.generated = self.generated.copy()
         following._earlier_tokens = following.generated.tokens
-        following.earlier_text = self.earlier_text + self._reply.text("answer")
+        following._earlier = {channel: self.text(channel) for channel in self._earlier}
         return following
 
     def _say(self, reasoning: bool, text: str) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import attrs
 
 from actors.kernel import Question
 from actors.reply import Reply
+from actors.transcripts.messages import SessionView
 from muse.api.chat_request import ChatRequest
 
 
@@ -44,4 +47,34 @@ class AnswerNow(Question[bool]):
     reply_id: str
 
 
-SessionMessage = StartTurn | CancelTurn | FindReply | AnswerNow
+@attrs.frozen(kw_only=True)
+class SessionState:
+    """A session as the store knows it, and how many tokens of it the model holds (None: cannot be told now)."""
+
+    view: SessionView
+    resident_tokens: int | None
+
+
+@attrs.frozen(kw_only=True)
+class DescribeSession(Question[SessionState]):
+    """Front -> manager: what is this session? Fails with 404 when it is unknown or forgotten."""
+
+    session_id: str
+
+
+@attrs.frozen(kw_only=True)
+class DescribeSessions(Question[tuple[SessionView, ...]]):
+    """Front -> manager: all sessions, the one used last first."""
+
+
+@attrs.frozen(kw_only=True)
+class EndSession(Question[None]):
+    """Front -> manager: forget what was said in a session. Its running and waiting turns are cancelled first;
+    then what the model holds of it is dropped (`reset` keeps its place there, `close` does not), then the
+    transcript: if the worker fails at it, both stay. An unknown session is fine."""
+
+    action: Literal["reset", "close"]
+    session_id: str
+
+
+SessionMessage = StartTurn | CancelTurn | FindReply | AnswerNow | DescribeSession | DescribeSessions | EndSession

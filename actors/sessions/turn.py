@@ -7,8 +7,7 @@ in whatever phase, the reply still gets its outcome: finish_reason "cancelled", 
 until then.
 
 A dead worker costs a pause: the next one gets the same prompt with everything generated behind it, a
-smaller budget, and the same Reply goes on. At most MAX_RESUMES times; a prompt on which the worker dies
-twice at the same place is poison and ends with an error of its own.
+smaller budget, and the same Reply goes on, within the rules of resume_policy.py.
 """
 
 from __future__ import annotations
@@ -24,6 +23,8 @@ import trio
 from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
 from actors.sessions.answer import Answer
+from actors.sessions.history import TurnHistory
+from actors.sessions.resume_policy import ResumePolicy
 from actors.sessions.timing import TurnTimes, metrics_of
 from actors.state_board import ANSWERING, StateBoard
 from actors.supervisor.faults import fault_of
@@ -34,15 +35,14 @@ from actors.supervisor.messages import (
     StartGeneration,
     SupervisorMessage,
 )
-from actors.transcripts.messages import BuildPrompt, RecordTurn, TranscriptMessage
+from actors.transcripts.messages import TranscriptMessage
 from muse import protocol
 from muse.api.chat_request import ChatRequest, model_not_found
 from muse.chat.channels import parser_for
-from muse.errors import ClientFault, MuseError, Unavailable, WorkerFault
+from muse.errors import ClientFault, MuseError, Unavailable
 
 log = logging.getLogger("muse.sessions")
 
-MAX_RESUMES: Final = 2
 DECODING: Final = Sign(phase="decode")
 
 
@@ -68,22 +68,24 @@ class Turn:
         self.answer: Answer | None = None
         self._board = board
         self._supervisor = supervisor
-        self._transcripts = transcripts
+        self.history: Final = TurnHistory(
+            request=request, reply=reply, transcripts=transcripts, earlier=earlier.history if earlier else None
+        )
         self._unattended_s = unattended_s
         self._earlier = earlier
         self._times = TurnTimes(submitted=trio.current_time())
         self._admitted = trio.Event()
         self._waiting: trio.CancelScope | None = None
         self._attempts = 0
-        self._resumes = 0
-        self._last_death_at: int | None = None
+        self._policy = ResumePolicy(constrained=request.json_schema is not None)
         self._out_of_budget = False
         self._cancel_wanted = False
         self._close_wanted = False
         self._news = Signal()
         self._accepted: protocol.Accepted | None = None
         self._done: protocol.Done | None = None
-        self._all_ids_known = False
+        self._last_ids: tuple[int, ...] | None = None
+        self._was_accepted = False
         self._fault: MuseError | None = None
 
     # ------------------------------------------------------------ the manager's side
@@ -142,9 +144,9 @@ class Turn:
                 last, command = command, None
                 with self._until_cancelled():
                     command = await self._continuation(last)
-            self._conclude()
         except MuseError as fault:
-            self.reply.finish(Failed(fault=fault))
+            self._fault = fault
+        await self._conclude()
 
     @contextmanager
     def _until_cancelled(self) -> Generator[None]:
@@ -160,19 +162,30 @@ class Turn:
         model = await self._wait_model()
         if self.request.model not in (None, model.model_id):
             raise model_not_found(model.model_id)
+        if self.request.json_schema is not None and not model.supports.grammar:
+            raise ClientFault(
+                "unsupported_parameter",
+                f"The engine of this server ({model.engine}) cannot hold an answer to a JSON form.",
+                param="response_format",
+            )
         self.answer = answer = await self._make_answer(model)
         segments = answer.prompt + answer.generated.segments()
         if not self._admitted.is_set():
             # It has to queue: a prompt that can never fit is refused now, not after the wait.
             await self._check_room(segments, model)
             await self._admitted.wait()
-            await self._wait_model()
+            model = await self._wait_model()
+            if self.request.session_id is not None:
+                # What it waited for may have been a turn of the same session.
+                self.answer = answer = await self._make_answer(model)
+                segments = answer.prompt + answer.generated.segments()
         return protocol.Generate(
             request_id=self.reply.id,
             session_id=self.request.session_id,
             prompt_segments=segments,
             max_new_tokens=self.request.max_tokens,
             sampling=self.request.sampling,
+            json_schema=self.request.json_schema,
         )
 
     async def _make_answer(self, model: protocol.Ready) -> Answer:
@@ -182,9 +195,7 @@ class Turn:
             return self._earlier.answer.continue_in(
                 self.reply, stops=request.stop, max_thinking_tokens=request.max_thinking_tokens
             )
-        prompt = await self._transcripts.ask(
-            BuildPrompt(session_id=request.session_id, messages=request.messages, model=model)
-        )
+        prompt = await self.history.prompt(model)
         return Answer(
             reply=self.reply,
             prompt=prompt,
@@ -226,16 +237,22 @@ class Turn:
     async def _generate(self, command: protocol.Generate) -> None:
         self._attempts += 1
         self._fault = self._done = None
+        self._was_accepted = False
         if self._times.started is None:
             self._times.started = trio.current_time()
         await self._supervisor.tell(StartGeneration(command=command, sink=self))
         cancel_sent = False
         while self._done is None and self._fault is None:
+            if self._was_accepted and not self.history.is_committed:
+                await self.history.commit()
+                continue
             if (self._cancel_wanted or self._close_wanted) and not cancel_sent:
                 cancel_sent = True
                 await self._supervisor.tell(CancelGeneration(request_id=command.request_id))
                 continue
             await self._news.wait()
+        if self._was_accepted:
+            await self.history.commit()
 
     # ------------------------------------------------------------ going on: after a death, after thinking
 
@@ -246,25 +263,11 @@ class Turn:
         fault = self._fault
         if fault is None:
             return self._closes_reasoning()
-        if fault.code == "model_unavailable":
-            return True  # the worker died before it had the request: nothing was tried yet
-        if fault.code not in ("worker_lost", "worker_restarted"):
-            return False
         place = self._generated_tokens()
-        if fault.code == "worker_lost":
-            if self._last_death_at == place:
-                self._fault = WorkerFault(
-                    "poison_prompt",
-                    f"The model process died twice at the same place of this request. {fault.detail}",
-                    status=502,
-                )
-                return False
-            self._last_death_at = place
-        if self._resumes >= MAX_RESUMES:
-            return False
-        self._resumes += 1
-        log.warning("turn-resumes reply=%s after=%d", self.reply.id, place)
-        return True
+        self._fault = self._policy.judge(fault, generated=place, accepted=self._was_accepted)
+        if self._fault is None:
+            log.warning("turn-resumes reply=%s after=%d code=%s", self.reply.id, place, fault.code)
+        return self._fault is None
 
     def _closes_reasoning(self) -> bool:
         wanted, self._close_wanted = self._close_wanted, False
@@ -301,14 +304,16 @@ class Turn:
         match event:
             case protocol.Accepted():
                 self._accepted = self._accepted or event
+                self._was_accepted = True  # by the present worker
                 model = self._board.value.model
                 self.reply.accept(model.model_id if model is not None else "")
+                self._news.notify()
             case protocol.Progress():
                 self.reply.show(Sign(phase=event.phase, processed=event.processed, total=event.total))
             case protocol.Tokens():
                 self._on_tokens(event)
             case protocol.Done():
-                self._all_ids_known = event.generated_token_ids is not None
+                self._last_ids = event.generated_token_ids
                 self._done = attrs.evolve(event, generated_token_ids=None)  # kept once, in the answer
                 self._news.notify()
             case protocol.Error():
@@ -323,6 +328,8 @@ class Turn:
         if event.code == "context_overflow" and self._generated_tokens():
             self._out_of_budget = True  # resumed with the window exactly full: there is no room for more
         self._fault = fault_of(event)
+        if event.code == "bad_request" and self.request.json_schema is not None:
+            self._fault.param = "response_format"
         self._news.notify()
 
     def _on_tokens(self, event: protocol.Tokens) -> None:
@@ -339,12 +346,13 @@ class Turn:
 
     # ------------------------------------------------------------ the end
 
-    def _conclude(self) -> None:
-        fault = self._fault
+    async def _conclude(self) -> None:
+        fault, answer = self._fault, self.answer
         if fault is not None and not self._out_of_budget and not self._cancel_wanted:
+            if answer is not None:
+                await self.history.record(answer, fault=fault)
             self.reply.finish(Failed(fault=fault))
             return
-        answer = self.answer
         if answer is not None:
             answer.flush()
         reason = self._finish_reason()
@@ -357,9 +365,11 @@ class Turn:
             generated_tokens=self._generated_tokens(),
             thinking_tokens=answer.thinking_tokens if answer is not None else 0,
             attempts=self._attempts,
-            resumes=self._resumes,
+            resumes=self._policy.resumes,
         )
-        self._record(reason)
+        if answer is not None:
+            # Before the outcome is seen: whoever answers to it must find it in the history.
+            await self.history.record(answer, last_ids=self._last_ids, metrics=metrics)
         self.reply.finish(Finished(finish_reason=reason, metrics=metrics))
 
     def _finish_reason(self) -> protocol.FinishReason:
@@ -368,20 +378,3 @@ class Turn:
         if self._out_of_budget:
             return "length"
         return "cancelled" if self._done is None else self._done.finish_reason
-
-    def _record(self, reason: protocol.FinishReason) -> None:
-        session_id, answer, done = self.request.session_id, self.answer, self._done
-        if session_id is None or answer is None or done is None:
-            return
-        whole = reason == "stop" and not answer.stopped and self._all_ids_known
-        try:
-            self._transcripts.tell_nowait(
-                RecordTurn(
-                    session_id=session_id,
-                    turn=sum(message.role == "assistant" for message in self.request.messages),
-                    content=answer.earlier_text + self.reply.text("answer"),
-                    ids=answer.generated.ids() if whole else None,
-                )
-            )
-        except Unavailable as fault:
-            log.warning("turn-not-recorded reply=%s reason=%s", self.reply.id, fault.code)

@@ -1,6 +1,6 @@
 """WorkerSupervisor: owns the worker process, its in-flight requests and its restarts.
 
-Inbox: StartGeneration, CancelGeneration, CountTokens, RestartWorker.
+Inbox: StartGeneration, CancelGeneration, CountTokens, SessionCommand, RestartWorker.
 Tells: the sinks of generations, the ports of questions, the StateBoard (worker, model).
 Worker states and the ways between them: `states.TRANSITIONS`.
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, assert_never
+from typing import Any, Final, assert_never
 
 import trio
 
@@ -27,6 +27,7 @@ from actors.supervisor.messages import (
     CountTokens,
     RequestEvent,
     RestartWorker,
+    SessionCommand,
     Sink,
     StartGeneration,
     SupervisorMessage,
@@ -45,6 +46,9 @@ PING = "ping-"
 """Prefix of the ids of our own pings: their answers are lines like any other, and nothing more."""
 STOP_GRACE_S = 0.5
 """After stdin is closed, how long a worker may take to leave before its group is killed."""
+
+
+_SESSION_COMMANDS: Final = {"show": protocol.Show, "reset": protocol.Reset, "close": protocol.Close}
 
 
 class WorkerSupervisor:
@@ -101,6 +105,9 @@ class WorkerSupervisor:
             case CountTokens():
                 segments = message.segments
                 self._question(message.port, lambda rid: protocol.Count(request_id=rid, prompt_segments=segments))
+            case SessionCommand():
+                kind, session_id = _SESSION_COMMANDS[message.action], message.session_id
+                self._question(message.port, lambda rid: kind(request_id=rid, session_id=session_id))
             case RestartWorker():
                 self._restart_worker()
                 message.port.answer(None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
 import attrs
 
@@ -51,8 +51,17 @@ class CountTokens(Question[Result]):
 
 
 @attrs.frozen(kw_only=True)
+class SessionCommand(Question[Result]):
+    """Session manager -> supervisor: do this to what the worker holds of a session: `show` it (the Result has
+    its resident ids), `reset` or `close` it. Fails with a MuseError when no worker answers."""
+
+    action: Literal["show", "reset", "close"]
+    session_id: str
+
+
+@attrs.frozen(kw_only=True)
 class RestartWorker(Question[None]):
     """Front -> supervisor: try again from `failed` (or restart a running worker). Answered at once."""
 
 
-SupervisorMessage = StartGeneration | CancelGeneration | CountTokens | RestartWorker
+SupervisorMessage = StartGeneration | CancelGeneration | CountTokens | SessionCommand | RestartWorker

@@ -1,7 +1,7 @@
-"""TranscriptStore: per session, what was said and the exact ids that were generated.
+"""TranscriptStore: per session, what was said and the exact ids that were generated (sessions.py).
 
-Inbox: BuildPrompt, RecordTurn, ShowTranscript. Memory only: at most MAX_SESSIONS sessions, the least
-recently used is forgotten first. The model's chat template is compiled once for each text of it.
+Inbox: BuildPrompt, CommitTurn, RecordTurn, ShowSession, ListSessions, ForgetSession, PrepareModel. The
+model's chat template is compiled once for each text of it.
 
 Rendering is CPU work on text that strangers wrote, so it runs in a thread, in a child task: the inbox
 stays answered meanwhile.
@@ -10,38 +10,31 @@ stays answered meanwhile.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from datetime import datetime
 from functools import lru_cache
 from typing import Final, assert_never
 
-import attrs
 import trio
 
 from actors.transcripts.messages import (
     BuildPrompt,
+    CommitTurn,
+    ForgetSession,
+    ListSessions,
     PrepareModel,
-    RecordedTurn,
+    Prompt,
     RecordTurn,
-    ShowTranscript,
+    ShowSession,
     TranscriptMessage,
 )
+from actors.transcripts.sessions import Histories
 from muse.chat.template import ChatTemplate
-from muse.errors import InternalFault, MuseError
-from muse.protocol import Ready
+from muse.errors import ClientFault, InternalFault, MuseError
+from muse.protocol import IdsSegment, Ready
 
 log = logging.getLogger("muse.transcripts")
 
-MAX_SESSIONS: Final = 64
 RENDER_THREADS: Final = 2
-
-
-@attrs.define(slots=True)
-class _Session:
-    """started: the date a template may show, pinned so that midnight does not change the prompt."""
-
-    started: datetime
-    turns: list[RecordedTurn] = attrs.field(factory=list[RecordedTurn])
 
 
 @lru_cache(maxsize=4)
@@ -63,7 +56,7 @@ class TranscriptStore:
 
     def __init__(self, *, inbox: trio.MemoryReceiveChannel[TranscriptMessage]) -> None:
         self._inbox = inbox
-        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._histories = Histories()
         self._threads = trio.CapacityLimiter(RENDER_THREADS)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -76,31 +69,33 @@ class TranscriptStore:
                         nursery.start_soon(self._build, message)
                     case PrepareModel():
                         nursery.start_soon(self._prepare, message.model)
+                    case CommitTurn():
+                        self._histories.commit(message)
                     case RecordTurn():
-                        self._record(message)
-                    case ShowTranscript():
-                        session = self._sessions.get(message.session_id)
-                        message.port.answer(tuple(session.turns) if session is not None else ())
+                        self._histories.record(message)
+                    case ShowSession():
+                        self._show(message)
+                    case ListSessions():
+                        message.port.answer(self._histories.views())
+                    case ForgetSession():
+                        self._histories.forget(message.session_id)
+                        message.port.answer(None)
                     case _:
                         assert_never(message)
 
-    def _session(self, session_id: str) -> _Session:
-        session = self._sessions.get(session_id)
-        if session is None:
-            session = self._sessions[session_id] = _Session(started=datetime.now().astimezone())
-            while len(self._sessions) > MAX_SESSIONS:
-                forgotten, _ = self._sessions.popitem(last=False)
-                log.info("session-forgotten id=%r", forgotten[:40])
-        self._sessions.move_to_end(session_id)
-        return session
-
-    def _record(self, message: RecordTurn) -> None:
-        turns = self._session(message.session_id).turns
-        if message.turn > len(turns):
-            # The client brought a history that was not generated here: its turns are known as text only.
-            turns.extend(RecordedTurn(content="", ids=None) for _ in range(message.turn - len(turns)))
-        del turns[message.turn :]
-        turns.append(RecordedTurn(content=message.content, ids=message.ids))
+    def _show(self, message: ShowSession) -> None:
+        view = self._histories.view(message.session_id)
+        if view is not None:
+            message.port.answer(view)
+            return
+        message.port.fail(
+            ClientFault(
+                "session_not_found",
+                "There is no such session here. Sessions live in the server's memory: a restart forgets all of "
+                "them, and the one used longest ago gives way when there are too many.",
+                status=404,
+            )
+        )
 
     async def _prepare(self, model: Ready) -> None:
         try:
@@ -109,10 +104,12 @@ class TranscriptStore:
             log.warning("template-refused code=%s", fault.code)  # said to each request that needs it
 
     async def _build(self, message: BuildPrompt) -> None:
-        now = datetime.now().astimezone() if message.session_id is None else self._session(message.session_id).started
+        session_id, messages, model = message.session_id, message.messages, message.model
+        now = self._histories.started(session_id) or datetime.now().astimezone()
+        known = self._histories.known_answers(session_id, messages, model.model_id)
         try:
             segments = await trio.to_thread.run_sync(
-                lambda: _template_of(message.model).render_segments(message.messages, now=now), limiter=self._threads
+                lambda: _template_of(model).render_segments(messages, now=now, known=known), limiter=self._threads
             )
         except MuseError as fault:
             message.port.fail(fault)
@@ -121,4 +118,5 @@ class TranscriptStore:
             log.exception("prompt-not-built")
             message.port.fail(InternalFault("internal_error", "The prompt could not be built."))
         else:
-            message.port.answer(segments)
+            exact = sum(isinstance(segment, IdsSegment) for segment in segments)
+            message.port.answer(Prompt(segments=segments, started=now, exact_turns=exact))

@@ -2,22 +2,105 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import attrs
 
 from actors.kernel import Question
 from muse.api.message import Message
+from muse.api.metrics import MuseMetrics
+from muse.errors import MuseError
 from muse.protocol import Ready, Segment
 
 
 @attrs.frozen(kw_only=True)
-class BuildPrompt(Question[tuple[Segment, ...]]):
+class Prompt:
+    """started: the date the template saw; it becomes the session's when the turn is committed.
+    exact_turns: answers in it that stand as the ids they were generated as."""
+
+    segments: tuple[Segment, ...]
+    started: datetime
+    exact_turns: int
+
+
+@attrs.frozen(kw_only=True)
+class BuildPrompt(Question[Prompt]):
     """Turn -> store: the prompt of a conversation for this model, as segments: scaffold with control
-    tokens, everything a client wrote without. Fails with a ClientFault when the template refuses the
-    conversation or would drop a message."""
+    tokens, everything a client wrote without, known answers as their ids. Changes nothing. Fails with a
+    ClientFault when the template refuses the conversation or would drop a message."""
 
     session_id: str | None
     messages: tuple[Message, ...]
     model: Ready
+
+
+@attrs.frozen(kw_only=True)
+class CommitTurn:
+    """Turn -> store: the worker took the prompt. From now on these messages are the session's history:
+    answers that differ from what was recorded, and all later ones, lose their ids. To be followed by
+    RecordTurn."""
+
+    session_id: str
+    messages: tuple[Message, ...]
+    started: datetime
+    reply_id: str
+
+
+@attrs.frozen(kw_only=True)
+class RecordedTurn:
+    """One answer as it was given. content, reasoning: what was sent. ids: exactly what was generated, None
+    when any is unknown or the text does not show all of it. header: the end of its prompt
+    (muse/chat/splice.py). model_id: whose ids they are. fault: why it ended, if it was not given to its end."""
+
+    content: str
+    reasoning: str = ""
+    ids: tuple[int, ...] | None = None
+    header: str = ""
+    model_id: str = ""
+    reply_id: str = ""
+    metrics: MuseMetrics | None = None
+    fault: MuseError | None = None
+
+
+@attrs.frozen(kw_only=True)
+class RecordTurn:
+    """Turn -> store: a committed turn is over. The turn comes behind the messages that were committed."""
+
+    session_id: str
+    reply_id: str
+    turn: RecordedTurn
+
+
+@attrs.frozen(kw_only=True)
+class SessionView:
+    """messages: the visible history. turns: by index of the message, what is known of answers given here;
+    one index more than there are messages: the answer that nobody has sent back yet. running: id of the
+    reply that is being given."""
+
+    session_id: str
+    started: datetime
+    messages: tuple[Message, ...]
+    turns: dict[int, RecordedTurn]
+    running: str | None
+
+
+@attrs.frozen(kw_only=True)
+class ShowSession(Question[SessionView]):
+    """Anyone -> store: what a session is. Fails with 404 `session_not_found`."""
+
+    session_id: str
+
+
+@attrs.frozen(kw_only=True)
+class ListSessions(Question[tuple[SessionView, ...]]):
+    """Anyone -> store: all sessions, the one used last first."""
+
+
+@attrs.frozen(kw_only=True)
+class ForgetSession(Question[None]):
+    """Session manager -> store: drop a session and everything in it. An unknown one is fine."""
+
+    session_id: str
 
 
 @attrs.frozen(kw_only=True)
@@ -27,30 +110,4 @@ class PrepareModel:
     model: Ready
 
 
-@attrs.frozen(kw_only=True)
-class RecordTurn:
-    """Turn -> store: a named session's turn is over. ids: exactly what was generated, or None when any
-    id is unknown; `turn` is the ordinal of the assistant message it will be in the next request."""
-
-    session_id: str
-    turn: int
-    content: str
-    ids: tuple[int, ...] | None
-
-
-@attrs.frozen(kw_only=True)
-class RecordedTurn:
-    """One assistant turn as the store keeps it."""
-
-    content: str
-    ids: tuple[int, ...] | None
-
-
-@attrs.frozen(kw_only=True)
-class ShowTranscript(Question[tuple[RecordedTurn, ...]]):
-    """Anyone -> store: the recorded turns of a session, oldest first; empty if unknown."""
-
-    session_id: str
-
-
-TranscriptMessage = BuildPrompt | PrepareModel | RecordTurn | ShowTranscript
+TranscriptMessage = BuildPrompt | CommitTurn | RecordTurn | ShowSession | ListSessions | ForgetSession | PrepareModel

@@ -32,6 +32,7 @@ from muse.api.fields import (
     read_text,
 )
 from muse.api.message import Message, parse_messages
+from muse.api.response_format import parse_response_format
 from muse.errors import ClientFault
 from muse.protocol import Sampling
 
@@ -50,7 +51,7 @@ _HONOURED: Final = frozenset(
     (
         *("messages", "model", "stream", "stream_options", "session_id", "stop"),
         *("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "max_completion_tokens"),
-        *("muse", "chat_template_kwargs"),
+        *("muse", "chat_template_kwargs", "response_format"),
     )
 )
 
@@ -71,7 +72,6 @@ _NEUTRAL: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "logit_bias": ("{}", lambda value: value == {}),
     "logprobs": ("false", lambda value: value is False),
     "top_logprobs": ("null", _never),
-    "response_format": ('{"type": "text"}', lambda value: value == {"type": "text"}),
     "tools": ("[], as tools come later", lambda value: value == []),
     "tool_choice": ('"none" or "auto", as tools come later', lambda value: value in ("none", "auto")),
     "parallel_tool_calls": ("true", lambda value: value is True),
@@ -111,7 +111,8 @@ class ChatRequest:
 
     detached: the reply goes on without its client and can be read again. continue_from: id of a reply to
     go on with; messages are then those of that reply, and empty here. max_thinking_tokens: after so many
-    the reasoning channel is closed. return_reasoning: the client wants to see the reasoning."""
+    the reasoning channel is closed. return_reasoning: the client wants to see the reasoning. json_schema:
+    what the answer must be, as JSON text."""
 
     messages: tuple[Message, ...]
     model: str | None
@@ -125,6 +126,7 @@ class ChatRequest:
     continue_from: str | None = None
     max_thinking_tokens: int | None = None
     return_reasoning: bool = False
+    json_schema: str | None = None
 
 
 def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
@@ -150,6 +152,7 @@ def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
         continue_from=options.continue_from,
         max_thinking_tokens=options.max_thinking_tokens,
         return_reasoning=_parse_template_options(present.get("chat_template_kwargs", {}), offenders),
+        json_schema=parse_response_format(present.get("response_format", {"type": "text"}), offenders),
     )
     offenders.raise_if_any()
     return request
@@ -186,9 +189,9 @@ def _parse_conversation(
         if "messages" not in present:
             raise ClientFault("missing_required_parameter", "'messages' is missing.", param="messages")
         return parse_messages(present["messages"], offenders)
-    for key in ("messages", "session_id"):
+    for key in ("messages", "session_id", "response_format"):
         if key in present:
-            # The reply that is continued has its own; another conversation here could only contradict it.
+            # The reply that is continued has its own; another one here could only contradict it.
             raise invalid_value(key, "must be left out with muse.continue, which goes on with an earlier reply")
     return ()
 

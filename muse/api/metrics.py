@@ -50,13 +50,16 @@ class MuseMetrics:
     cancelled: bool = False
     finish_reason: FinishReason
 
+    @property
+    def session_reset_explanation(self) -> str | None:
+        """What the model had to read for this answer and why, in one sentence; None while that is unknown."""
+        return None if self.session_reset_reason is None else _RESET_SENTENCES[self.session_reset_reason]
+
     def to_dict(self) -> dict[str, JsonScalar]:
         """The JSON object, keys in the order above; times and rates rounded to what can be measured."""
-        return {
-            key: round(value, 3) if isinstance(value, float) else value for key, value in attrs.asdict(self).items()
-        }
-
-
-def session_reset_sentence(reason: ResetReason) -> str:
-    """One sentence for people: what the model had to read for this answer, and why."""
-    return _RESET_SENTENCES[reason]
+        shown: dict[str, JsonScalar] = {}
+        for key, value in attrs.asdict(self).items():
+            shown[key] = round(value, 3) if isinstance(value, float) else value
+            if key == "session_reset_reason":
+                shown["session_reset_explanation"] = self.session_reset_explanation
+        return shown

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -30,7 +30,6 @@ from jinja2.exceptions import SecurityError
 from muse.api.message import Message
 from muse.chat.marked_text import (
     DATA,
-    SCAFFOLD,
     UNKNOWN,
     MarkedText,
     TextLimitExceeded,
@@ -38,9 +37,10 @@ from muse.chat.marked_text import (
     runs_of,
     scaffold,
 )
+from muse.chat.splice import KnownAnswer, Piece, to_segments
 from muse.chat.template_sandbox import TemplateEnvironment, TemplateLimits, TemplateTimeExceeded
 from muse.errors import ClientFault, EnvironmentFault
-from muse.protocol import TextSegment
+from muse.protocol import Segment
 
 MAX_SOURCE_CHARS: Final = 256 * 1024
 """Far above the largest published template (about 25,000)."""
@@ -56,14 +56,6 @@ _CHATML: Final = """\
 {{ '<|im_start|>assistant\\n' }}
 {%- endif -%}
 """
-
-
-@attrs.define(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    """A run of the rendered text with one origin."""
-
-    text: str
-    origin: int
 
 
 class ChatTemplate:
@@ -131,10 +123,16 @@ class ChatTemplate:
         return template
 
     def render_segments(
-        self, messages: Sequence[Message], *, now: datetime, add_generation_prompt: bool = True
-    ) -> tuple[TextSegment, ...]:
-        """Render a conversation; the kinds of segments alternate. now: the date that the template may
-        write into the prompt; keep it for a whole session, or every cached prefix breaks at midnight.
+        self,
+        messages: Sequence[Message],
+        *,
+        now: datetime,
+        known: Mapping[int, KnownAnswer] | None = None,
+        add_generation_prompt: bool = True,
+    ) -> tuple[Segment, ...]:
+        """Render a conversation. now: the date that the template may write into the prompt; keep it for a
+        whole session, or every cached prefix breaks at midnight. known: by message index, answers whose
+        ids are to stand for their text.
 
         Raises ClientFault `template_error` (the template refuses the conversation, with its words),
         `message_dropped` or `unsupported_parameter` (it leaves a message or a name out), and
@@ -155,7 +153,7 @@ class ChatTemplate:
             ]
             rendered_plain = self._render(plain, now, add_generation_prompt)
             _refuse_missing(messages, _missing_messages(plain, _pieces(rendered_plain)))
-        return tuple(_to_segments(pieces))
+        return to_segments(pieces, known or {}, self._special_tokens)
 
     def _render(self, messages: Sequence[Message], now: datetime, add_generation_prompt: bool) -> MarkedText:
         def strftime_now(form: object) -> str:
@@ -220,15 +218,15 @@ def _to_variables(index: int, message: Message) -> dict[str, str]:
     return variables
 
 
-def _pieces(rendered: MarkedText) -> Iterator[_Piece]:
+def _pieces(rendered: MarkedText) -> Iterator[Piece]:
     text = str.__str__(rendered)
     position = 0
     for length, origin in runs_of(rendered):
-        yield _Piece(text=text[position : position + length], origin=origin)
+        yield Piece(text=text[position : position + length], origin=origin)
         position += length
 
 
-def _missing_messages(messages: Sequence[Message], pieces: Iterable[_Piece]) -> frozenset[int]:
+def _missing_messages(messages: Sequence[Message], pieces: Iterable[Piece]) -> frozenset[int]:
     """Places of the messages that say something, but of which the prompt holds nothing."""
     texts = list(pieces)
     present = {piece.origin for piece in texts}
@@ -249,7 +247,7 @@ def _refuse_missing(messages: Sequence[Message], missing: frozenset[int]) -> Non
         )
 
 
-def _check_names(messages: Sequence[Message], pieces: Sequence[_Piece]) -> None:
+def _check_names(messages: Sequence[Message], pieces: Sequence[Piece]) -> None:
     present = {piece.origin for piece in pieces}
     for index, message in enumerate(messages):
         if message.name and 2 * index + 1 not in present and not _is_elsewhere(message.name, pieces):
@@ -260,23 +258,10 @@ def _check_names(messages: Sequence[Message], pieces: Sequence[_Piece]) -> None:
             )
 
 
-def _is_elsewhere(text: str, pieces: Iterable[_Piece]) -> bool:
+def _is_elsewhere(text: str, pieces: Iterable[Piece]) -> bool:
     """Whether text that lost its origin on the way is in the prompt all the same."""
     as_json = json.dumps(text, ensure_ascii=False)[1:-1]
     return any(text in piece.text or as_json in piece.text for piece in pieces if piece.origin in (UNKNOWN, DATA))
-
-
-def _to_segments(pieces: Iterable[_Piece]) -> Iterator[TextSegment]:
-    texts: list[str] = []
-    special = False
-    for piece in pieces:
-        if texts and special != (piece.origin == SCAFFOLD):
-            yield TextSegment(text="".join(texts), special=special)
-            texts = []
-        special = piece.origin == SCAFFOLD
-        texts.append(piece.text)
-    if texts:
-        yield TextSegment(text="".join(texts), special=special)
 
 
 def _invalid(reason: str) -> EnvironmentFault:

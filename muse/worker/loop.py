@@ -28,6 +28,7 @@ from muse.protocol import (
     ProtocolError,
     Reset,
     Result,
+    Show,
     Shutdown,
     WorkerEvent,
     decode_command,
@@ -105,7 +106,7 @@ class ProtocolLoop:
                     token = self._running.get(command.target_request_id)
                 if token:
                     token.set()
-            case Count() | Open() | Reset() | Close():
+            case Count() | Open() | Reset() | Close() | Show():
                 self._begin_small(command)
             case Ping():
                 self._writer.send(Result(request_id=command.request_id))
@@ -126,7 +127,7 @@ class ProtocolLoop:
         else:
             self._start("generate", self._generate, request, token)
 
-    def _begin_small(self, request: Count | Open | Reset | Close) -> None:
+    def _begin_small(self, request: Count | Open | Reset | Close | Show) -> None:
         with self._lock:
             refusal = self._refusal(request.request_id, len(self._small), _SMALL_COMMANDS)
             if not refusal:
@@ -185,12 +186,11 @@ class ProtocolLoop:
             del self._running[request.request_id]
         self._writer.send(last)
 
-    def _answer_small(self, request: Count | Open | Reset | Close) -> None:
+    def _answer_small(self, request: Count | Open | Reset | Close | Show) -> None:
         def act() -> Result:
             if isinstance(request, Count):
                 return self._engine.count(request)
-            self._engine.session(request)
-            return Result(request_id=request.request_id)
+            return self._engine.session(request)
 
         last = self._answer(request.request_id, act)
         with self._lock:

@@ -11,6 +11,8 @@ import pytest
 
 from actors.reply import Failed
 from actors.sessions.generated import Generated
+from muse.api.chat_request import SamplingDefaults, parse_chat_request
+from muse.errors import ClientFault
 from muse.protocol import IdsSegment, TextSegment, Tokens
 from tests.actors.conftest import Core
 from tests.actors.test_sessions import chat, finished, start
@@ -92,6 +94,35 @@ async def test_a_poison_prompt_ends_and_harms_nobody_else(
         other = await start(running, chat("hi"))
         await finished(other)
         assert other.text("answer") == "fine"
+
+
+@pytest.mark.parametrize(
+    ("token", "code", "text"), [(0, None, TEXT), (3, "constrained_reply_lost", "It rains ")], ids=["before", "after"]
+)
+async def test_an_answer_held_to_a_form_starts_again_or_ends(
+    core: CoreFactory, tmp_path: Path, token: int, code: str | None, text: str
+) -> None:
+    """A form cannot be entered half way: before its first token the answer starts again, later it ends, says
+    why, and cannot be continued."""
+    async with core({**script(dying(tmp_path, token=token)), "grammar": True}) as running:
+        form = {"type": "json_object"}
+        reply = await start(running, chat("hi", response_format=form))
+        outcome = await reply.wait_outcome()
+        assert (outcome.fault.code if isinstance(outcome, Failed) else None) == code
+        assert reply.text("answer") == text
+        if code is not None:
+            body = {"muse": {"continue": reply.id}}
+            with pytest.raises(ClientFault, match="response_format"):
+                await start(running, parse_chat_request(body, SamplingDefaults()))
+
+
+async def test_an_engine_without_grammars_refuses_a_form(core: CoreFactory) -> None:
+    """By the name of the field, before it begins."""
+    async with core(script()) as running:
+        reply = await start(running, chat("hi", response_format={"type": "json_object"}))
+        outcome = await reply.wait_outcome()
+        assert isinstance(outcome, Failed)
+        assert (outcome.fault.status, outcome.fault.param) == (400, "response_format")
 
 
 async def test_cancel_while_resuming_ends_at_once(core: CoreFactory, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import trio
 
 from actors.reply import Failed, Finished, Reply
 from actors.sessions.messages import CancelTurn, StartTurn
-from actors.transcripts.messages import RecordedTurn, ShowTranscript
+from actors.transcripts.messages import RecordedTurn, ShowSession
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.errors import MuseError
 from muse.settings import Limits
@@ -188,16 +188,18 @@ async def test_a_whole_turn_of_a_session_is_recorded_with_its_ids(core: CoreFact
     """Ids exactly as generated; a turn cut by a stop string is known as text only."""
     async with core(SCRIPT) as running:
         await finished(await start(running, chat("hi", session_id="s")))
-        (turn,) = await transcript(running, "s")
+        turn = await last_turn(running, "s")
         assert turn.content == "Hello, world!"
         assert turn.ids is not None
         assert len(turn.ids) == 4
         await finished(await start(running, chat("hi", session_id="t", stop=["wor"])))
-        assert await transcript(running, "t") == (RecordedTurn(content="Hello, ", ids=None),)
+        turn = await last_turn(running, "t")
+        assert (turn.content, turn.ids) == ("Hello, ", None)
 
 
-async def transcript(core: Core, session_id: str) -> tuple[RecordedTurn, ...]:
-    return await core.transcripts.ask(ShowTranscript(session_id=session_id))
+async def last_turn(core: Core, session_id: str) -> RecordedTurn:
+    view = await core.transcripts.ask(ShowSession(session_id=session_id))
+    return view.turns[len(view.messages)]
 
 
 async def test_shutdown_gives_every_reply_an_outcome(core: CoreFactory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import openai
@@ -38,6 +39,18 @@ def test_a_whole_answer_with_usage_and_metrics(client: OpenAI) -> None:
     assert metrics["prompt_tokens"] == answer.usage.prompt_tokens
     assert metrics["completion_tokens"] == answer.usage.completion_tokens
     assert metrics["time_to_first_token_ms"] > 0
+
+
+def test_an_answer_in_the_form_of_a_schema(client: OpenAI) -> None:
+    """response_format as official clients send it, and a schema that the engine cannot follow by name."""
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    form = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": schema, "strict": True}}
+    answer = client.chat.completions.create(model=None, messages=USER, max_tokens=60, response_format=form)
+    assert isinstance(json.loads(answer.choices[0].message.content)["ok"], bool)
+    form["json_schema"]["schema"] = {"type": "nonsense"}
+    with pytest.raises(openai.BadRequestError) as caught:
+        client.chat.completions.create(model=None, messages=USER, max_tokens=60, response_format=form)
+    assert caught.value.param == "response_format"
 
 
 def test_a_stream_equals_the_whole_answer(client: OpenAI) -> None:

@@ -32,6 +32,7 @@ class Sees(Enum):
     GOES_ON = "a pause with a sign of life, then the rest of the answer; the receipt says `resumed`"
     CANCELLED = "the answer ends as cancelled, with what was said"
     POISON = "what was said, then the error `poison_prompt`; other requests are answered"
+    ENDS_OR_WAITS = "before its first token a pause; later what was said, then the error `constrained_reply_lost`"
     LOST = "what was said, then the error `worker_lost`"
     REFUSED = "503 with the reason, at once; the page offers another try"
     SERVER_GONE = "the connection ends; the page says so and comes back with the next start"
@@ -156,6 +157,12 @@ ROWS: Final[tuple[Row, ...]] = (
         sees=Sees.POISON,
         recovers=Recovers.REPLACED,
         proof=("../actors/test_resume::test_a_poison_prompt_ends_and_harms_nobody_else",),
+    ),
+    Row(
+        fault="It dies in an answer with a `response_format`, which cannot be entered half way",
+        sees=Sees.ENDS_OR_WAITS,
+        recovers=Recovers.REPLACED,
+        proof=("../actors/test_resume::test_an_answer_held_to_a_form_starts_again_or_ends",),
     ),
     Row(
         fault="It dies again and again before any token (crash loop)",

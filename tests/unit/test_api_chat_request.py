@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -123,7 +124,6 @@ def test_a_value_that_asks_for_nothing_passes(name: str) -> None:
         ("logprobs", True),
         ("logprobs", 0),
         ("top_logprobs", 0),
-        ("response_format", {"type": "json_object"}),
         ("tools", [{"type": "function"}]),
         ("tools", "x"),
         ("tool_choice", "required"),
@@ -142,6 +142,55 @@ def test_what_cannot_be_honoured_is_refused(name: str, value: object) -> None:
     assert fault.code == "unsupported_parameter"
     assert fault.param == name
     assert f"'{name}'" in fault.detail
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    ("value", "schema"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "object"}),
+        ({"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA, "strict": True}}, SCHEMA),
+        ({"type": "json_schema", "json_schema": {"schema": SCHEMA, "description": "d", "strict": None}}, SCHEMA),
+    ],
+)
+def test_a_response_format_becomes_a_schema(value: object, schema: object) -> None:
+    """OpenAI's three types."""
+    given = parse(response_format=value).json_schema
+    assert (None if given is None else json.loads(given)) == schema
+
+
+@pytest.mark.parametrize(
+    ("value", "param"),
+    [
+        ("json", "response_format"),
+        ({}, "response_format.type"),
+        ({"type": "grammar"}, "response_format.type"),
+        ({"type": "json_schema"}, "response_format.json_schema"),
+        ({"type": "json_schema", "json_schema": {"name": "x"}}, "response_format.json_schema.schema"),
+        ({"type": "json_schema", "json_schema": {"schema": True}}, "response_format.json_schema.schema"),
+        ({"type": "json_schema", "json_schema": {"schema": {}, "strict": 1}}, "response_format.json_schema.strict"),
+        ({"type": "json_schema", "json_schema": {"schema": {}, "name": 1}}, "response_format.json_schema.name"),
+        ({"type": "json_schema", "json_schema": {"schema": {}, "x": 1}}, "response_format.json_schema.x"),
+        ({"type": "json_object", "schema": {}}, "response_format.schema"),
+        ({"type": "json_object", "json_schema": {}}, "response_format.json_schema"),
+        (
+            {"type": "json_schema", "json_schema": {"schema": {"const": "x" * 70_000}}},
+            "response_format.json_schema.schema",
+        ),
+    ],
+)
+def test_a_wrong_response_format_is_named(value: object, param: str) -> None:
+    """The path of what is wrong."""
+    assert refuse_field("response_format", value).param == param
+
+
+def test_a_continued_reply_takes_no_other_form() -> None:
+    """It has its own."""
+    body = {"muse": {"continue": "chatcmpl-1"}, "response_format": {"type": "json_object"}}
+    assert refuse(body).param == "response_format"
 
 
 def test_one_answer_names_every_unknown_field() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from openai.types import CompletionUsage, Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from muse.api.metrics import MuseMetrics, session_reset_sentence
+from muse.api.metrics import MuseMetrics
 from muse.api.responses import ChunkEncoder, completion_body, model_body, models_body, new_reply_id
 from muse.protocol import FinishReason, ResetReason
 
@@ -27,7 +27,8 @@ METRICS = MuseMetrics(
 )
 CONTRACT_KEYS = (
     *("prompt_tokens", "completion_tokens", "reused_prompt_tokens", "prefilled_prompt_tokens"),
-    *("session_reset_reason", "prefill_ms", "prefill_tokens_per_second", "decode_ms", "decode_tokens_per_second"),
+    *("session_reset_reason", "session_reset_explanation", "prefill_ms", "prefill_tokens_per_second"),
+    *("decode_ms", "decode_tokens_per_second"),
     *("queue_ms", "time_to_first_token_ms", "total_ms", "thinking_tokens", "vision_encoder_ms"),
     *("draft_proposed", "draft_accepted", "resumed", "cancelled", "finish_reason"),
 )
@@ -117,4 +118,7 @@ def test_reply_ids_are_long_and_differ() -> None:
 @pytest.mark.parametrize("reason", get_args(ResetReason))
 def test_every_reset_reason_has_a_sentence(reason: ResetReason) -> None:
     """The page shows them to people."""
-    assert session_reset_sentence(reason).endswith(".")
+    metrics = MuseMetrics(prompt_tokens=1, completion_tokens=1, session_reset_reason=reason, finish_reason="stop")
+    explanation = metrics.to_dict()["session_reset_explanation"]
+    assert isinstance(explanation, str)
+    assert explanation.endswith(".")

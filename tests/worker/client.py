@@ -161,6 +161,7 @@ class WorkerProcess:
         *,
         session: str | None = None,
         limit: int | None = None,
+        json_schema: str | None = None,
         **sampling: Any,
     ) -> str:
         """Send a generate command; gives its id."""
@@ -172,6 +173,7 @@ class WorkerProcess:
                 prompt_segments=tuple(segments),
                 max_new_tokens=limit,
                 sampling=Sampling(**sampling),
+                json_schema=json_schema,
             )
         )
         return request_id

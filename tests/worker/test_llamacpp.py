@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import stat
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from muse.protocol import (
     Accepted,
     Close,
+    Done,
     Error,
     IdsSegment,
     ImageSegment,
@@ -292,6 +294,65 @@ def test_a_session_whose_memory_was_lost_is_read_again(builtin_model: Path) -> N
     assert again.done.prefilled_prompt_tokens == again.done.prompt_tokens - again.done.reused_prompt_tokens
     assert [event.processed for event in again.progress] == sorted({event.processed for event in again.progress})
     assert cold.done.prompt_tokens == again.done.prompt_tokens
+
+
+FORM = {
+    "type": "object",
+    "properties": {"animal": {"enum": ["fox", "dog"]}, "legs": {"type": "integer"}},
+    "required": ["animal", "legs"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.5])
+def test_an_answer_follows_its_schema(llama: WorkerProcess, temperature: float) -> None:
+    """Also where the model alone would say something else."""
+    form = json.dumps(FORM)
+    answer = llama.ask(chat("Which animal is quick?"), json_schema=form, limit=60, temperature=temperature, seed=5)
+    value = json.loads(answer.text)
+    assert set(value) == {"animal", "legs"}
+    assert value["animal"] in ("fox", "dog")
+    assert answer.done.finish_reason == "stop"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "nonsense"},
+        {"$ref": "#/nowhere"},
+        {"$ref": "http://example.org/schema.json"},
+        {"type": "string", "pattern": "(((("},
+        {"type": "object", "not": {"type": "string"}},
+    ],
+    ids=["type", "ref", "remote", "pattern", "not"],
+)
+def test_a_schema_that_cannot_be_followed_is_refused(llama: WorkerProcess, schema: dict[str, object]) -> None:
+    """The engine itself would give any answer then. The worker lives on."""
+    refused = llama.ask(chat("hi"), json_schema=json.dumps(schema), limit=8)
+    assert refused.error.code == "bad_request"
+    assert "schema" in refused.error.message
+    assert llama.ask(chat("hi"), limit=2).done.completion_tokens == 2
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "pattern": "^(a{1,9999}){1,9999}$"},
+        {"type": "array", "items": {"type": "string"}, "minItems": 10**9},
+        {"$ref": "#"},
+    ],
+    ids=["repeats", "items", "endless"],
+)
+def test_a_hostile_schema_harms_nobody(llama: WorkerProcess, schema: dict[str, object]) -> None:
+    """It is refused, ends by its budget, or is found not to be followed; the next request is answered."""
+    end = llama.ask(chat("hi"), json_schema=json.dumps(schema), limit=8).end
+    assert isinstance(end, Done | Error)
+    if isinstance(end, Done):
+        assert end.completion_tokens <= 8
+    else:
+        assert end.code in ("bad_request", "engine_error")
+        assert not end.fatal
+    assert llama.ask(chat("hi"), limit=2).done.completion_tokens == 2
 
 
 def test_a_displaced_session_is_warm_again(llama: WorkerProcess) -> None:

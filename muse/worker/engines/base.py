@@ -22,6 +22,7 @@ from muse.protocol import (
     Ready,
     Reset,
     Result,
+    Show,
     WorkerEvent,
 )
 
@@ -116,8 +117,8 @@ class Engine(Protocol):
         """Count the tokens of a prompt as generate would. Raises EngineFault."""
         ...
 
-    def session(self, command: Open | Reset | Close) -> None:
-        """Apply a session command. Raises EngineFault."""
+    def session(self, command: Open | Reset | Close | Show) -> Result:
+        """Apply a session command; Show gives the ids believed to be resident. Raises EngineFault."""
         ...
 
     def close(self) -> None:

@@ -26,6 +26,7 @@ from muse.protocol import (
     Reset,
     ResetReason,
     Result,
+    Show,
     Supports,
     TextSegment,
     Tokens,
@@ -68,7 +69,7 @@ class ScriptedEngine:
             max_sessions=script.slots,
             max_named_sessions=script.max_named_sessions,
             max_inflight_requests=script.slots,
-            supports=Supports(cancel=True, rewind=True, prefill_progress=True),
+            supports=Supports(cancel=True, rewind=True, prefill_progress=True, grammar=script.grammar),
             chat_template=script.chat_template,
             special_tokens=script.special_tokens,
             bos_token="",
@@ -84,7 +85,8 @@ class ScriptedEngine:
         size = len(self._encode(request))
         return Result(request_id=request.request_id, prompt_tokens=size, room=self._script.context_length - size)
 
-    def session(self, command: Open | Reset | Close) -> None:
+    def session(self, command: Open | Reset | Close | Show) -> Result:
+        resident_ids: tuple[int, ...] | None = None
         with self._lock:
             match command:
                 case Open():
@@ -93,13 +95,14 @@ class ScriptedEngine:
                     self._resident[command.session_id] = []
                 case Close():
                     self._resident.pop(command.session_id, None)
+                case Show():
+                    resident_ids = tuple(self._resident.get(command.session_id) or [])
+        return Result(request_id=command.request_id, resident_ids=resident_ids)
 
     def close(self) -> None:
         pass
 
     def generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
-        if request.grammar or request.json_schema:
-            raise EngineFault("unsupported", "the scripted engine has no grammar")
         run = _Run(self._script, self._tokenizer, self._player, request, emit, cancel)
         run.begin(self._encode(request), self._take_resident(request.session_id))
         run.prefill()

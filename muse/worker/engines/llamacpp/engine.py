@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 import attrs
@@ -25,6 +26,7 @@ from muse.protocol import (
     Reset,
     Result,
     Segment,
+    Show,
     Supports,
 )
 from muse.worker import exits
@@ -32,6 +34,7 @@ from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFile, ModelFileFault, read_model_file
+from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.prefill_step import LARGEST, PrefillStep
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
@@ -122,7 +125,7 @@ class LlamaCppEngine:
             max_sessions=options.slots,
             max_named_sessions=options.slots,
             max_inflight_requests=options.slots,
-            supports=Supports(cancel=True, rewind=True, prefill_progress=True),
+            supports=Supports(cancel=True, rewind=True, prefill_progress=True, grammar=True),
             chat_template=props.get("chat_template") or None,
             special_tokens=tuple(filter(None, vocabulary.control.values())),
             bos_token=props.get("bos_token", ""),
@@ -135,9 +138,8 @@ class LlamaCppEngine:
     # ------------------------------------------------------------ requests
 
     def generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
-        if request.grammar or request.json_schema:
-            raise EngineFault("unsupported", "this worker does not constrain answers to a grammar or schema")
         loaded = self._need_loaded()
+        grammar = None if request.json_schema is None else grammar_of(request.json_schema)
         prompt = self._encode(request.prompt_segments)
         if len(prompt) >= loaded.context:
             raise context_overflow(len(prompt), loaded.context)
@@ -158,15 +160,19 @@ class LlamaCppEngine:
             try:
                 reuse = self._prefill(prompt, slot.number, expected, reuse, reader, cancel)
                 if not cancel.is_set:
-                    sampling = request.sampling
-                    body = completion_body(prompt, slot=slot.number, max_tokens=budget, sampling=sampling, reuse=reuse)
+                    body = completion_body(
+                        request, prompt, slot=slot.number, max_tokens=budget, reuse=reuse, grammar=grammar
+                    )
                     self._follow(body, reader, cancel)
                 left_behind = prompt[: reader.processed] + reader.known
             finally:
                 self._slots.remember(request.session_id, slot, left_behind)
             if not reader.finished:
                 self._wait_idle(slot.number)
-        return reader.done()
+        done = reader.done()
+        if grammar is not None and done.finish_reason == "stop":
+            check_answer(reader.text)
+        return done
 
     def _prefill(
         self, prompt: list[int], slot: int, expected: int, reuse: bool, reader: CompletionReader, cancel: CancelToken
@@ -233,7 +239,8 @@ class LlamaCppEngine:
         room = self._need_loaded().context - size
         return Result(request_id=request.request_id, prompt_tokens=size, room=room)
 
-    def session(self, command: Open | Reset | Close) -> None:
+    def session(self, command: Open | Reset | Close | Show) -> Result:
+        resident_ids: Sequence[int] | None = None
         match command:
             case Open():
                 self._slots.open(command.session_id)
@@ -241,6 +248,9 @@ class LlamaCppEngine:
                 self._slots.reset(command.session_id)
             case Close():
                 self._slots.close(command.session_id)
+            case Show():
+                resident_ids = self._slots.resident(command.session_id).ids
+        return Result(request_id=command.request_id, resident_ids=None if resident_ids is None else tuple(resident_ids))
 
     def close(self) -> None:
         if self._server:

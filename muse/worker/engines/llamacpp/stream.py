@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import attrs
 
-from muse.protocol import Accepted, Done, Draft, Progress, ResetReason, Sampling, Tokens
+from muse.protocol import Accepted, Done, Draft, Generate, Progress, ResetReason, Tokens
 from muse.worker.engines.base import Emit, EngineFault
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import reset_reason
@@ -43,7 +43,7 @@ def step_body(prompt: Sequence[int], *, slot: int, reuse: bool) -> dict[str, Any
 
 
 def completion_body(
-    prompt: Sequence[int], *, slot: int, max_tokens: int, sampling: Sampling, reuse: bool
+    request: Generate, prompt: Sequence[int], *, slot: int, max_tokens: int, reuse: bool, grammar: str | None
 ) -> dict[str, Any]:
     """The native request. Only the samplers named take part, so nothing penalises or truncates by default;
     the order is llama.cpp's own: truncation first, temperature last."""
@@ -57,6 +57,9 @@ def completion_body(
         "return_progress": True,
         "response_fields": _FINAL_FIELDS,
     }
+    if grammar is not None:
+        body["grammar"] = grammar
+    sampling = request.sampling
     if sampling.temperature <= 0:
         return body | {"samplers": ["top_k"], "top_k": 1}
     seed = _RANDOM_SEED if sampling.seed is None else sampling.seed % _RANDOM_SEED
@@ -110,6 +113,12 @@ class CompletionReader:
         self.processed = 0
         self.known: list[int] = []
         self.all_known = True
+        self._texts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """Everything generated so far."""
+        return "".join(self._texts)
 
     @property
     def finished(self) -> bool:
@@ -180,6 +189,7 @@ class CompletionReader:
     def _send(self, ids: Sequence[int] | None, text: str) -> None:
         if ids or text:
             self._accept(0)
+            self._texts.append(text)
             if not self._first_token:
                 self._first_token = time.monotonic()
             self._emit(Tokens(request_id=self._request_id, ids=None if ids is None else tuple(ids), text=text))

@@ -1,0 +1,76 @@
+"""Routes of named sessions: show, list, reset, close. They live in memory only."""
+
+from __future__ import annotations
+
+from quart import Blueprint
+
+from actors.front.context import FrontContext
+from actors.sessions.messages import DescribeSession, DescribeSessions, EndSession, SessionState
+from actors.transcripts.messages import RecordedTurn, SessionView
+from muse.api.chat_request import parse_session_id
+from muse.api.message import Message
+
+
+def session_routes(context: FrontContext) -> Blueprint:
+    """The routes, over one context. Contract of reset and close: contracts/openai-contract.md section 1."""
+    routes = Blueprint("sessions", __name__)
+    sessions = context.sessions
+
+    @routes.get("/v1/sessions")
+    async def list_sessions() -> dict[str, object]:
+        views = await sessions.ask(DescribeSessions())
+        return {"object": "list", "data": [_summary(view) for view in views]}
+
+    @routes.get("/v1/sessions/<session_id>")
+    async def show_session(session_id: str) -> dict[str, object]:
+        return _described(await sessions.ask(DescribeSession(session_id=parse_session_id(session_id))))
+
+    @routes.post("/v1/sessions/<session_id>/reset")
+    async def reset_session(session_id: str) -> dict[str, object]:
+        await sessions.ask(EndSession(action="reset", session_id=parse_session_id(session_id)))
+        return {"reset": True, "session_id": session_id}
+
+    @routes.delete("/v1/sessions/<session_id>")
+    async def close_session(session_id: str) -> dict[str, object]:
+        await sessions.ask(EndSession(action="close", session_id=parse_session_id(session_id)))
+        return {"closed": True, "session_id": session_id}
+
+    return routes
+
+
+def _summary(view: SessionView) -> dict[str, object]:
+    return {
+        "session_id": view.session_id,
+        "object": "session",
+        "created": int(view.started.timestamp()),
+        "running": view.running,
+        "turns": len(view.turns),
+        "exact_turns": sum(turn.ids is not None for turn in view.turns.values()),
+    }
+
+
+def _described(state: SessionState) -> dict[str, object]:
+    view = state.view
+    messages = [_message(message, view.turns.get(index)) for index, message in enumerate(view.messages)]
+    newest = view.turns.get(len(view.messages))
+    if newest is not None:
+        messages.append(_message(Message(role="assistant", content=newest.content), newest))
+    return {**_summary(view), "messages": messages, "resident_tokens": state.resident_tokens}
+
+
+def _message(message: Message, turn: RecordedTurn | None) -> dict[str, object]:
+    """A message as a client may hand it back, with what is known of an answer that was given here."""
+    shown: dict[str, object] = {"role": message.role, "content": message.content}
+    if message.name is not None:
+        shown["name"] = message.name
+    if turn is None or not turn.reply_id:
+        return shown
+    if turn.reasoning:
+        shown["reasoning_content"] = turn.reasoning
+    shown["reply_id"] = turn.reply_id
+    if turn.metrics is not None:
+        shown["finish_reason"] = turn.metrics.finish_reason
+        shown["muse_metrics"] = turn.metrics.to_dict()
+    if turn.fault is not None:
+        shown["error"] = turn.fault.envelope()["error"]
+    return shown

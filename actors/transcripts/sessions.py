@@ -1,0 +1,148 @@
+"""Histories: what each session said, as text and as exact ids. Plain state, no await; the store owns it.
+
+Rules:
+- Nothing changes until the worker has taken a prompt (`commit`), so a request that fails leaves the old
+  history standing.
+- An answer's ids count while the client hands the answer back as it was sent. The first answer that differs
+  loses its ids, and so do all later ones; their text is what the client says.
+- Memory only. At most MAX_SESSIONS sessions and MAX_CHARS characters in all (an id counts as four): the session
+  used longest ago is forgotten first, never one whose answer is being given.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import attrs
+
+from actors.transcripts.messages import CommitTurn, RecordedTurn, RecordTurn, SessionView
+from muse.api.message import Message
+from muse.chat.splice import KnownAnswer
+
+log = logging.getLogger("muse.transcripts")
+
+MAX_SESSIONS: Final = 64
+MAX_CHARS: Final = 64 * 1024 * 1024
+_ID_CHARS: Final = 4
+
+
+@attrs.define(slots=True)
+class _Session:
+    """turns: by ordinal among the answers of `messages`, the newest one not yet being among them. chars: what
+    it costs."""
+
+    started: datetime
+    messages: tuple[Message, ...] = ()
+    turns: list[RecordedTurn] = attrs.field(factory=list[RecordedTurn])
+    running: str | None = None
+    chars: int = 0
+
+
+class Histories:
+    """All sessions, the one used last at the end."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, _Session] = OrderedDict()
+        self._chars = 0
+
+    def started(self, session_id: str | None) -> datetime | None:
+        """When the session began, None if there is none."""
+        session = self._sessions.get(session_id) if session_id is not None else None
+        return session.started if session is not None else None
+
+    def known_answers(
+        self, session_id: str | None, messages: tuple[Message, ...], model_id: str
+    ) -> Mapping[int, KnownAnswer]:
+        """By message index: the answers in `messages` whose ids are known and still right."""
+        session = self._sessions.get(session_id) if session_id is not None else None
+        if session is None:
+            return {}
+        known: dict[int, KnownAnswer] = {}
+        answers = (index for index, message in enumerate(messages) if message.role == "assistant")
+        for index, turn in zip(answers, session.turns, strict=False):
+            if not _is_same(turn, messages[index]):
+                break
+            if turn.ids is not None and turn.model_id == model_id:
+                known[index] = KnownAnswer(ids=turn.ids, header=turn.header)
+        return known
+
+    def commit(self, message: CommitTurn) -> None:
+        """A prompt was taken: its messages are the history now."""
+        session = self._sessions.get(message.session_id)
+        if session is None:
+            session = self._sessions[message.session_id] = _Session(started=message.started)
+        answers = [given for given in message.messages if given.role == "assistant"]
+        kept: list[RecordedTurn] = []
+        for given, turn in zip(answers, session.turns, strict=False):
+            if not _is_same(turn, given):
+                break
+            kept.append(turn)
+        # From the first difference on the client's word is all there is.
+        kept += [RecordedTurn(content=given.content) for given in answers[len(kept) :]]
+        session.turns, session.messages, session.running = kept, message.messages, message.reply_id
+        self._sessions.move_to_end(message.session_id)
+        self._weigh(session)
+        self._tidy()
+
+    def record(self, message: RecordTurn) -> None:
+        """The committed turn is over. One that was overtaken by another (its session was reset meanwhile) is
+        not recorded."""
+        session = self._sessions.get(message.session_id)
+        if session is None or session.running != message.reply_id:
+            log.info("turn-of-a-forgotten-session reply=%s", message.reply_id)
+            return
+        session.running = None
+        session.turns.append(message.turn)
+        self._weigh(session)
+        self._tidy()
+
+    def forget(self, session_id: str) -> None:
+        """Drop a session."""
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._chars -= session.chars
+
+    def view(self, session_id: str) -> SessionView | None:
+        """A session as it is, None if there is none."""
+        session = self._sessions.get(session_id)
+        if session is None:
+            return None
+        answers = [index for index, given in enumerate(session.messages) if given.role == "assistant"]
+        places = [*answers, len(session.messages)]
+        return SessionView(
+            session_id=session_id,
+            started=session.started,
+            messages=session.messages,
+            turns=dict(zip(places, session.turns, strict=False)),
+            running=session.running,
+        )
+
+    def views(self) -> tuple[SessionView, ...]:
+        """All sessions, the one used last first."""
+        views = (self.view(session_id) for session_id in reversed(self._sessions))
+        return tuple(view for view in views if view is not None)
+
+    def _weigh(self, session: _Session) -> None:
+        self._chars -= session.chars
+        texts = sum(len(message.content) for message in session.messages)
+        turns = sum(len(turn.content) + len(turn.reasoning) + _ID_CHARS * len(turn.ids or ()) for turn in session.turns)
+        session.chars = texts + turns
+        self._chars += session.chars
+
+    def _tidy(self) -> None:
+        # The last one is the one that is used just now.
+        for session_id in list(self._sessions)[:-1]:
+            if len(self._sessions) <= MAX_SESSIONS and self._chars <= MAX_CHARS:
+                return
+            if self._sessions[session_id].running is None:
+                log.info("session-forgotten id=%r", session_id[:40])
+                self.forget(session_id)
+
+
+def _is_same(turn: RecordedTurn, given: Message) -> bool:
+    """The client hands back what was sent. Reasoning is no part of it: it lives in the ids."""
+    return turn.content == given.content

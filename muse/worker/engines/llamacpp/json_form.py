@@ -1,0 +1,53 @@
+"""Answers held to a JSON Schema: the engine's grammar for it, and the check that it can be followed.
+
+The native server builds its constraint with llguidance. When that cannot compile a schema, the server writes
+a line into its log and goes on without any constraint. So the same library looks at the schema first, and an
+answer that ended of itself is read once more in the end.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import Any, Final, cast
+
+from muse.worker.engines.base import EngineFault
+
+# Spaces and line breaks between the parts are left out: free to make them, small models make nothing else.
+_OPTIONS: Final = {"whitespace_flexible": False}
+# The grammar of a list repeats its element so often; a thousand million times ends the engine.
+_MOST_ELEMENTS: Final = 1_000
+_COUNTS: Final = ("minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains")
+
+
+def grammar_of(schema_text: str) -> str:
+    """The grammar of the answers that follow the schema. Raises EngineFault `bad_request`."""
+    schema: dict[str, Any] = json.loads(schema_text)
+    _check_counts(schema)
+    grammar = f"%llguidance {{}}\nstart: %json {json.dumps({'x-guidance': _OPTIONS, **schema})}"
+    # By name, since it is for this alone and costs time to load.
+    matcher: Any = importlib.import_module("llguidance").LLMatcher
+    fault: str = matcher.validate_grammar(grammar, None)
+    if fault:
+        reason = fault.splitlines()[0].removeprefix("at 2(8): ")
+        raise EngineFault("bad_request", f"the engine cannot hold an answer to this schema: {reason}")
+    return grammar
+
+
+def _check_counts(value: object) -> None:
+    if isinstance(value, list):
+        for item in cast("list[object]", value):
+            _check_counts(item)
+    elif isinstance(value, dict):
+        for key, item in cast("dict[str, object]", value).items():
+            if key in _COUNTS and isinstance(item, int | float) and item > _MOST_ELEMENTS:
+                raise EngineFault("bad_request", f"the answer's schema asks for a {key} of more than {_MOST_ELEMENTS}")
+            _check_counts(item)
+
+
+def check_answer(text: str) -> None:
+    """A whole answer must be JSON. Raises EngineFault `engine_error`."""
+    try:
+        json.loads(text)
+    except ValueError as fault:
+        raise EngineFault("engine_error", "the engine did not hold its answer to the schema it was given") from fault

@@ -1,0 +1,217 @@
+"""Named sessions over HTTP: what stays warm, what is shown, what is forgotten, and who waits for whom."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.server_process import HANG_GUARD_S, ServerProcess, read_until
+
+Start = Callable[..., ServerProcess]
+ECHO: dict[str, Any] = {"answers": [{"when": "slow", "tokens": {"repeat": ["la "], "count": 4000}, "token_ms": 3}]}
+
+
+def said(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def ask(server: ServerProcess, messages: list[dict[str, str]], **fields: Any) -> dict[str, Any]:
+    """One whole answer; fails unless it is 200."""
+    answer = server.post("/v1/chat/completions", {"messages": messages, "max_tokens": 24, **fields})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def text_of(answer: dict[str, Any]) -> str:
+    return answer["choices"][0]["message"]["content"]
+
+
+def test_a_second_turn_costs_only_its_own_tokens(muse_server: ServerProcess) -> None:
+    """With the built-in model: the exact ids stand for the answer, so the whole first turn is a prefix; an
+    anonymous request in between changes nothing."""
+    messages = [said("user", "Tell me about lighthouses, please. " * 12)]
+    first = ask(muse_server, messages, session_id="warm")
+    ask(muse_server, [said("user", "Something else.")])
+    messages += [said("assistant", text_of(first)), said("user", "And now?")]
+    second = ask(muse_server, messages, session_id="warm")["muse_metrics"]
+    before = first["usage"]["prompt_tokens"] + first["usage"]["completion_tokens"]
+    assert second["session_reset_reason"] == "exact_prefix"
+    assert second["reused_prompt_tokens"] in (before, before - 1)  # the last sampled one may not be evaluated yet
+    assert second["prefilled_prompt_tokens"] == second["prompt_tokens"] - second["reused_prompt_tokens"]
+    assert "read only what is new" in second["session_reset_explanation"]
+    shown = muse_server.get("/v1/sessions/warm").json()
+    assert (shown["turns"], shown["exact_turns"]) == (2, 2)
+    assert shown["resident_tokens"] == second["prompt_tokens"] + second["completion_tokens"]
+
+
+def test_an_edited_answer_is_text_and_keeps_what_is_before_it(muse_server: ServerProcess) -> None:
+    """The first turn stays; the changed answer is read as the client wrote it, and later turns are exact again."""
+    question = said("user", "Name a colour. " * 10)
+    first = ask(muse_server, [question], session_id="edit")
+    edited = [question, said("assistant", "Green, of course."), said("user", "Why?")]
+    second = ask(muse_server, edited, session_id="edit")
+    metrics = second["muse_metrics"]
+    assert metrics["session_reset_reason"] == "rewound"
+    assert metrics["reused_prompt_tokens"] >= first["usage"]["prompt_tokens"] - 4
+    third = ask(muse_server, [*edited, said("assistant", text_of(second)), said("user", "Really?")], session_id="edit")
+    assert third["muse_metrics"]["session_reset_reason"] == "exact_prefix"
+    assert muse_server.get("/v1/sessions/edit").json()["exact_turns"] == 2
+
+
+def test_regenerating_reads_nothing_but_the_end_again(muse_server: ServerProcess) -> None:
+    """The same history once more: only its last token is evaluated."""
+    messages = [said("user", "Name a colour. " * 10)]
+    ask(muse_server, messages, session_id="again")
+    metrics = ask(muse_server, messages, session_id="again")["muse_metrics"]
+    assert metrics["session_reset_reason"] == "rewound"
+    assert metrics["prefilled_prompt_tokens"] == 1
+
+
+def test_a_session_is_shown_and_listed(scripted_server: Start) -> None:
+    """The visible transcript with receipts, as a client may send it back; the one used last first."""
+    server = scripted_server(ECHO)
+    ask(server, [said("system", "Be brief."), said("user", "one")], session_id="a")
+    ask(server, [said("user", "two")], session_id="b")
+    shown = server.get("/v1/sessions/a").json()
+    roles = [message["role"] for message in shown["messages"]]
+    assert roles == ["system", "user", "assistant"]
+    answer = shown["messages"][-1]
+    assert (answer["content"], answer["finish_reason"]) == ("one", "stop")
+    assert answer["muse_metrics"]["finish_reason"] == "stop"
+    assert answer["reply_id"].startswith("chatcmpl-")
+    assert shown["running"] is None
+    assert [session["session_id"] for session in server.get("/v1/sessions").json()["data"]] == ["b", "a"]
+
+
+def test_reset_and_close_forget(scripted_server: Start) -> None:
+    """Both are fine with an unknown session, and say so when asked again; bad ids are refused."""
+    server = scripted_server(ECHO)
+    for method, path, said_so in (("POST", "/reset", "reset"), ("DELETE", "", "closed")):
+        ask(server, [said("user", "one")], session_id="s")
+        for _ in range(2):
+            answer = httpx.request(method, f"{server.url}/v1/sessions/s{path}", json={}, timeout=HANG_GUARD_S)
+            assert answer.json() == {said_so: True, "session_id": "s"}
+            unknown = server.get("/v1/sessions/s")
+            assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "session_not_found")
+        assert ask(server, [said("user", "one")], session_id="s")["muse_metrics"]["session_reset_reason"] == "new"
+    assert server.get("/v1/sessions/a%20b").json()["error"]["code"] == "invalid_session_id"
+    assert server.get("/v1/sessions/" + "x" * 129).json()["error"]["code"] == "invalid_session_id"
+
+
+@pytest.mark.parametrize("name", ["X-ExecuTorch-Session-ID", "session_id", "x-session-affinity"])
+def test_a_header_names_the_session_unless_the_body_does(scripted_server: Start, name: str) -> None:
+    """In the order of the contract; a bad one is refused by its name."""
+    server = scripted_server(ECHO)
+
+    def post(headers: list[tuple[str, str]], **fields: Any) -> httpx.Response:
+        body = {"messages": [said("user", "x")], **fields}
+        return httpx.post(f"{server.url}/v1/chat/completions", json=body, headers=headers, timeout=HANG_GUARD_S)
+
+    def listed() -> list[str]:
+        return [session["session_id"] for session in server.get("/v1/sessions").json()["data"]]
+
+    assert post([(name, "h")]).status_code == 200
+    assert listed() == ["h"]
+    assert post([(name, "h2")], session_id="body").status_code == 200
+    assert listed() == ["body", "h"]
+    refused = post([(name, "a b")]).json()["error"]
+    assert (refused["code"], refused["param"]) == ("invalid_session_id", name)
+    assert post([("x-session-affinity", "last"), ("X-ExecuTorch-Session-ID", "first")]).status_code == 200
+    assert listed()[0] == "first"
+
+
+def test_another_conversation_under_the_same_id(scripted_server: Start) -> None:
+    """Nothing of the old one comes back; the session is the new one."""
+    server = scripted_server(ECHO)
+    ask(server, [said("user", "old")], session_id="s")
+    foreign = [said("user", "new"), said("assistant", "never said here"), said("user", "newer")]
+    answer = ask(server, foreign, session_id="s")
+    assert text_of(answer) == "newer"
+    assert answer["muse_metrics"]["session_reset_reason"] == "rewound"
+    shown = server.get("/v1/sessions/s").json()
+    assert [message["content"] for message in shown["messages"]] == ["new", "never said here", "newer", "newer"]
+    assert (shown["turns"], shown["exact_turns"]) == (2, 1)
+
+
+def test_a_request_that_fails_changes_no_history(scripted_server: Start) -> None:
+    """A prompt that does not fit: the old history stands, and goes on warm."""
+    server = scripted_server({**ECHO, "context_length": 200})
+    first = ask(server, [said("user", "one")], session_id="s")
+    before = server.get("/v1/sessions/s").json()
+    too_long = server.post(
+        "/v1/chat/completions", {"messages": [said("user", "long " * 100)], "session_id": "s", "stream": True}
+    )
+    assert too_long.status_code == 400
+    assert server.get("/v1/sessions/s").json() == before
+    follow_up = [said("user", "one"), said("assistant", text_of(first)), said("user", "two")]
+    assert ask(server, follow_up, session_id="s")["muse_metrics"]["session_reset_reason"] == "exact_prefix"
+
+
+def test_two_tabs_on_one_session_take_turns(scripted_server: Start) -> None:
+    """The second waits for the first, and sees its turn in the history if it hands it back."""
+    server = scripted_server(ECHO)
+    done: list[dict[str, Any]] = []
+    with server.stream_chat("slow", session_id="s", max_tokens=300) as first:
+        lines = first.iter_lines()
+        read_until(lines, "la ")
+        shown = server.get("/v1/sessions/s").json()
+        assert shown["running"] is not None
+        assert [message["content"] for message in shown["messages"]] == ["slow"]
+        other = threading.Thread(target=lambda: done.append(ask(server, [said("user", "me too")], session_id="s")))
+        other.start()
+        server.wait_until(lambda state: state["requests"]["queued"] == 1)
+        read_until(lines, "[DONE]")
+    other.join(HANG_GUARD_S)
+    assert text_of(done[0]) == "me too"
+    assert [message["content"] for message in server.get("/v1/sessions/s").json()["messages"]] == ["me too"] * 2
+
+
+def test_closing_a_session_ends_its_turns(scripted_server: Start) -> None:
+    """The running one is cancelled, the waiting one too; then nothing is left."""
+    server = scripted_server(ECHO)
+    waiting: list[dict[str, Any]] = []
+    with server.stream_chat("slow", session_id="s") as running:
+        lines = running.iter_lines()
+        read_until(lines, "la ")
+        other = threading.Thread(target=lambda: waiting.append(ask(server, [said("user", "x")], session_id="s")))
+        other.start()
+        server.wait_until(lambda state: state["requests"]["queued"] == 1)
+        closed = httpx.delete(f"{server.url}/v1/sessions/s", timeout=HANG_GUARD_S)
+        assert closed.status_code == 200
+        rest = read_until(lines, "[DONE]")
+    other.join(HANG_GUARD_S)
+    assert any('"cancelled":true' in line for line in rest)
+    assert waiting[0]["muse_metrics"]["cancelled"] is True
+    assert server.get("/v1/sessions/s").status_code == 404
+    assert server.get("/v1/sessions").json()["data"] == []
+
+
+def test_the_session_used_longest_ago_is_forgotten_first(scripted_server: Start) -> None:
+    """64 are kept; the 65th costs the first, which is then as good as new."""
+    server = scripted_server(ECHO)
+    for number in range(65):
+        ask(server, [said("user", "x")], session_id=f"s{number}")
+    assert len(server.get("/v1/sessions").json()["data"]) == 64
+    assert server.get("/v1/sessions/s0").status_code == 404
+    assert server.get("/v1/sessions/s1").status_code == 200
+
+
+def test_a_dead_worker_costs_warmth_but_no_history(scripted_server: Start) -> None:
+    """After a restart the ids are sent again, and the turn after that is warm again."""
+    server = scripted_server(ECHO)
+    messages = [said("user", "one")]
+    for _ in range(2):
+        messages += [said("assistant", text_of(ask(server, messages, session_id="s"))), said("user", "more")]
+    epoch = server.wait_ready()["worker"]["epoch"]
+    assert server.post("/api/worker/restart", {}).status_code == 200
+    server.wait_until(lambda state: state["worker"]["epoch"] > epoch and state["worker"]["state"] == "ready")
+    assert server.get("/v1/sessions/s").json()["resident_tokens"] == 0
+    cold = ask(server, messages, session_id="s")
+    assert cold["muse_metrics"]["session_reset_reason"] == "new"
+    messages += [said("assistant", text_of(cold)), said("user", "and more")]
+    assert ask(server, messages, session_id="s")["muse_metrics"]["session_reset_reason"] == "exact_prefix"
+    assert server.get("/v1/sessions/s").json()["exact_turns"] == 4

@@ -74,6 +74,8 @@ class SystemState:
             "context_length": model.context_length,
             "device": model.device,
             "memory_bytes": model.memory_bytes,
+            "kv_bytes": model.kv_bytes,
+            "kv_limit_bytes": model.kv_limit_bytes,
             "supports": attrs.asdict(model.supports),
         }
 

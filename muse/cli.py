@@ -37,6 +37,16 @@ def _context(text: str) -> int:
     return tokens
 
 
+def _mebibytes(text: str) -> int:
+    try:
+        size = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB") from None
+    if size < 1:
+        raise argparse.ArgumentTypeError("conversations need at least 1 MiB")
+    return size
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="muse", description="A private chat server and page on your own machine.")
     parser.add_argument("--version", action="version", version=f"muse {__version__}")
@@ -54,6 +64,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument(
         "--context", type=_context, help="tokens a conversation may have (default: what the model allows)"
+    )
+    serve.add_argument(
+        "--kv-memory",
+        type=_mebibytes,
+        metavar="MIB",
+        help="most memory for conversations, in MiB (default: a quarter of this machine's)",
     )
     serve.add_argument(
         "--open", action=argparse.BooleanOptionalAction, default=False, help="open the page in the browser"
@@ -77,6 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         engine=options.engine,
         model=options.model.absolute() if options.model is not None else None,
         context=options.context,
+        kv_memory_mib=options.kv_memory,
         open_page=options.open,
     )
     # Imported late: the command line must answer --help and mistakes without loading the server.

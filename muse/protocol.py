@@ -126,6 +126,7 @@ class Ready:
 
     special_tokens: spellings of all control tokens, for checks. bos_token, eos_token: spellings that
     the chat template may use, empty when the model has none. chat_template: Jinja source or null.
+    kv_bytes: what conversations have been given; kv_limit_bytes: the most that they and their cache may have.
     """
 
     protocol: int
@@ -144,6 +145,8 @@ class Ready:
     eos_ids: tuple[int, ...]
     device: str
     memory_bytes: int | None = None
+    kv_bytes: int | None = None
+    kv_limit_bytes: int | None = None
 
 
 @message

@@ -44,13 +44,15 @@ class Limits:
 @attrs.frozen(kw_only=True)
 class Settings:
     """What `muse serve` was asked for. model None: the built-in one. context None: the model's own
-    length, as far as the engine finds it sensible. port 0: any free port."""
+    length, as far as the engine finds it sensible. kv_memory_mib: most memory for conversations, None: a share
+    of the machine's. port 0: any free port."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     engine: EngineName = "llamacpp"
     model: Path | None = None
     context: int | None = None
+    kv_memory_mib: int | None = None
     open_page: bool = False
     home: Path = attrs.field(factory=muse_home)
     limits: Limits = attrs.field(factory=Limits)

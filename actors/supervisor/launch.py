@@ -33,6 +33,8 @@ class WorkerCommand:
         command += ["--script" if settings.engine == "scripted" else "--model", str(settings.model_path)]
         if settings.context is not None:
             command += ["--context", str(settings.context)]
+        if settings.kv_memory_mib is not None:
+            command += ["--kv-mib", str(settings.kv_memory_mib)]
         return command
 
     async def start(self) -> WorkerLink:

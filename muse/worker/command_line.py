@@ -11,7 +11,7 @@ import attrs
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     """What a worker is to run. context: tokens a slot holds, None: as many as the model was trained for.
-    threads, batch, cache_mib: None: chosen by the engine."""
+    threads, batch, cache_mib, kv_mib: None: chosen by the engine."""
 
     engine: str
     model: Path | None
@@ -21,6 +21,7 @@ class WorkerOptions:
     threads: int | None
     batch: int | None
     cache_mib: int | None
+    kv_mib: int | None
 
 
 def parse(arguments: list[str]) -> WorkerOptions:
@@ -34,6 +35,7 @@ def parse(arguments: list[str]) -> WorkerOptions:
     parser.add_argument("--threads", type=_positive, help="threads that compute")
     parser.add_argument("--batch", type=_positive, help="prompt tokens evaluated at a time")
     parser.add_argument("--cache-mib", type=_not_negative, help="memory for sessions without a slot (llamacpp)")
+    parser.add_argument("--kv-mib", type=_positive, help="most memory of all conversations (llamacpp)")
     given = parser.parse_args(arguments)
     if given.engine == "llamacpp" and given.model is None:
         parser.error("--engine llamacpp needs --model")

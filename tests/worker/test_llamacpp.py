@@ -78,7 +78,7 @@ def test_ready_says_what_was_loaded(llama: WorkerProcess) -> None:
     """Names, limits and the spellings the chat template needs; the end ids are the library's own."""
     ready = llama.ready()
     assert (ready.engine, ready.model_id) == ("llamacpp", "SmolLM2-135M-Instruct.Q4_1")
-    assert (ready.context_length, ready.max_inflight_requests, ready.max_sessions) == (1024, 2, 2)
+    assert (ready.context_length, ready.max_inflight_requests, ready.max_sessions) == (1024, 2, 3)
     assert (ready.bos_token, ready.eos_token, ready.eos_ids) == ("<|im_start|>", "<|im_end|>", (0, 2, 4))
     assert {"<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>"} <= set(ready.special_tokens)
     assert "<|im_start|>" in (ready.chat_template or "")

@@ -59,7 +59,7 @@ def test_reset_reason(
 
 def test_a_session_keeps_its_slot_and_scratch_takes_another() -> None:
     """A scratch request does not displace a session while a free slot is left."""
-    table = SlotTable(2)
+    table = SlotTable(2, named=2)
     with table.taken("s") as first:
         pass
     with table.taken(None) as scratch:
@@ -72,23 +72,37 @@ def test_a_session_keeps_its_slot_and_scratch_takes_another() -> None:
 
 def test_the_slot_used_longest_ago_gives_way() -> None:
     """Among slots that hold sessions."""
-    table = SlotTable(2)
+    table = SlotTable(2, named=2)
     with table.taken("old") as old, table.taken("young"):
         pass
     with table.taken("new") as new:
         assert new == old
 
 
+def test_named_sessions_leave_a_slot_to_scratch_requests() -> None:
+    """With more slots than sessions may hold, a third session takes the place of the first, not the last slot."""
+    table = SlotTable(3, named=2)
+    with table.taken("a") as first:
+        pass
+    with table.taken("b") as second:
+        pass
+    with table.taken("c") as third:
+        assert third is first
+    with table.taken(None) as scratch, table.taken("b") as again, table.taken("c") as kept:
+        assert scratch not in (first, second)
+        assert (again, kept) == (second, third)
+
+
 def test_all_slots_busy_is_a_refusal() -> None:
     """Nothing waits inside the worker."""
-    table = SlotTable(1)
+    table = SlotTable(1, named=1)
     with table.taken("a"), pytest.raises(EngineFault, match="busy"), table.taken("b"):
         pass
 
 
 def test_reset_forgets_and_close_frees() -> None:
     """After a reset nothing may be reused once; a closed session's slot is the first to be given away."""
-    table = SlotTable(2)
+    table = SlotTable(2, named=2)
     with table.taken("s") as slot:
         table.remember("s", slot, [1, 2])
     assert slot.ids == [1, 2]

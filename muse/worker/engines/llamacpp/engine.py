@@ -7,7 +7,6 @@ the same answer.
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
@@ -33,8 +32,9 @@ from muse.worker import exits
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
-from muse.worker.engines.llamacpp.gguf import ModelFile, ModelFileFault, read_model_file
+from muse.worker.engines.llamacpp.gguf import ModelFileFault, read_model_file
 from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
+from muse.worker.engines.llamacpp.memory import MIB, plan_memory
 from muse.worker.engines.llamacpp.prefill_step import LARGEST, PrefillStep
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
@@ -43,12 +43,8 @@ from muse.worker.engines.llamacpp.stream import CompletionReader, ModelIds, comp
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import common_prefix
 
-# Prompt cache of the native server in RAM, for sessions that lost their slot.
-_CACHE_MIB: Final = 512
-# Without --context, the KV cache of all slots may take this part of the machine's memory.
-_KV_MEMORY_SHARE: Final = 0.25
-_LEAST_CONTEXT: Final = 2048
-_KV_BYTES_PER_VALUE: Final = 2
+# Besides those of named sessions, so that a request without one does not need to take theirs.
+_SCRATCH_SLOTS: Final = 1
 _LOG_WARNINGS: Final = 2
 # After its first, tokens of an answer are passed on so often (33 times a second), all that came meanwhile.
 # Where every core computes, waking up for each token costs more than the token's own work: measured on 2
@@ -78,7 +74,7 @@ class LlamaCppEngine:
         self._options = options
         self._emit = emit
         self._server: InnerServer | None = None
-        self._slots = SlotTable(options.slots)
+        self._slots = SlotTable(options.slots + _SCRATCH_SLOTS, named=options.slots)
         self._step = PrefillStep(options.batch)
         self._loaded: _Loaded | None = None
 
@@ -93,15 +89,18 @@ class LlamaCppEngine:
         except ModelFileFault as fault:
             raise EngineFault("bad_request", str(fault), fatal=True) from fault
         vocabulary = Vocabulary(model)
-        context = _choose_context(model, options.context, options.slots)
+        slots = options.slots + _SCRATCH_SLOTS
+        plan = plan_memory(
+            model, context=options.context, slots=slots, limit_mib=options.kv_mib, cache_mib=options.cache_mib
+        )
         self._server = server = InnerServer(self._lost)
         settings = {
             "model": str(options.model),
-            "slots": options.slots,
-            "context": context,
+            "slots": slots,
+            "context": plan.context,
             "batch": options.batch or LARGEST,
             "threads": options.threads,
-            "cache_mib": _CACHE_MIB if options.cache_mib is None else options.cache_mib,
+            "cache_mib": plan.cache_bytes // MIB,
             "verbosity": _LOG_WARNINGS,
         }
         started = server.start(settings, model.size_bytes, report)
@@ -113,7 +112,7 @@ class LlamaCppEngine:
             bos = _leading_bos(client)
         except Refused as fault:
             raise EngineFault("engine_error", f"llama.cpp refuses its first request: {fault}", fatal=True) from fault
-        context = min(context, int(props["default_generation_settings"]["n_ctx"]))
+        context = min(plan.context, int(props["default_generation_settings"]["n_ctx"]))
         ids = ModelIds(vocabulary=vocabulary, end=frozenset(end))
         self._loaded = _Loaded(client=client, encoder=PromptEncoder(client, vocabulary, bos), ids=ids, context=context)
         return Ready(
@@ -122,7 +121,7 @@ class LlamaCppEngine:
             engine_version=f"xllamacpp {started['version']}",
             model_id=options.model.name.removesuffix(".gguf"),
             context_length=context,
-            max_sessions=options.slots,
+            max_sessions=slots,
             max_named_sessions=options.slots,
             max_inflight_requests=options.slots,
             supports=Supports(cancel=True, rewind=True, prefill_progress=True, grammar=True),
@@ -133,6 +132,8 @@ class LlamaCppEngine:
             eos_ids=tuple(sorted(end)),
             device=", ".join(started["devices"]),
             memory_bytes=server.memory_bytes(),
+            kv_bytes=plan.kv_bytes,
+            kv_limit_bytes=plan.limit_bytes,
         )
 
     # ------------------------------------------------------------ requests
@@ -277,24 +278,6 @@ class LlamaCppEngine:
     def _need_loaded(self) -> _Loaded:
         assert self._loaded is not None, "the protocol loop serves no request before the load is over"
         return self._loaded
-
-
-def _choose_context(model: ModelFile, wanted: int | None, slots: int) -> int:
-    """Tokens a slot holds: what is wanted, at most what the model was trained for; if nothing is wanted, what
-    the model was trained for, at most what a share of the machine's memory allows."""
-    trained = model.integer("{arch}.context_length") or _LEAST_CONTEXT
-    if wanted:
-        return min(wanted, trained)
-    heads = model.integer("{arch}.attention.head_count") or 1
-    per_head = (model.integer("{arch}.embedding_length") or 0) // heads
-    key = model.integer("{arch}.attention.key_length") or per_head
-    value = model.integer("{arch}.attention.value_length") or per_head
-    kv_heads = model.integer("{arch}.attention.head_count_kv") or heads
-    layers = model.integer("{arch}.block_count") or 1
-    token_bytes = max(1, layers * kv_heads * (key + value) * _KV_BYTES_PER_VALUE)
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    fitting = int(memory * _KV_MEMORY_SHARE) // (token_bytes * slots) // 256 * 256
-    return min(trained, max(fitting, _LEAST_CONTEXT))
 
 
 def _warm_up(client: Client) -> list[int]:

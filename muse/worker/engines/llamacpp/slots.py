@@ -1,9 +1,10 @@
 """Which request runs in which slot of the native server.
 
-Rule: a named session keeps the slot it used last while that slot is idle. Everything else (a new session, a
-scratch request, a session whose slot is busy) takes the idle slot that holds no session, else the one used
-longest ago; the session that had it loses the slot. What was resident there goes into the server's prompt
-cache in RAM and comes back from it, so a displaced session is often still warm.
+Rule: a named session keeps the slot it used last while that slot is idle. Otherwise it takes an idle slot that
+holds no session while fewer than `named` slots hold one, else the idle one of a session that was used longest ago.
+A scratch request takes an idle slot without a session if there is one (the table has more slots than `named`), so it
+leaves sessions where they are. A session that loses its slot is put into the server's cache in RAM and comes back
+from it, so it is often still warm.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ class Slot:
 
 
 class SlotTable:
-    """Hands out the slots 0 .. count-1. Thread-safe."""
+    """Hands out the slots 0 .. count-1, of which at most `named` hold a session. Thread-safe."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, named: int) -> None:
+        self._named = named
         self._slots = [Slot(number) for number in range(count)]
         self._sessions: OrderedDict[str, Resident] = OrderedDict()
         self._lock = threading.Lock()
@@ -59,8 +61,7 @@ class SlotTable:
             idle = [slot for slot in self._slots if not slot.is_busy]
             if not idle:
                 raise EngineFault("capacity_exhausted", "all slots of the engine are busy")
-            own = [slot for slot in idle if session_id is not None and slot.session_id == session_id]
-            slot = min(own or idle, key=lambda slot: (slot.session_id is not None, slot.used))
+            slot = self._choose(idle, session_id)
             self._now += 1
             slot.session_id, slot.is_busy, slot.used = session_id, True, self._now
         try:
@@ -68,6 +69,14 @@ class SlotTable:
         finally:
             with self._lock:
                 slot.is_busy = False
+
+    def _choose(self, idle: list[Slot], session_id: str | None) -> Slot:
+        own = [slot for slot in idle if session_id is not None and slot.session_id == session_id]
+        free = [slot for slot in idle if slot.session_id is None]
+        held = [slot for slot in idle if slot.session_id is not None]
+        is_full = sum(slot.session_id is not None for slot in self._slots) >= self._named
+        choice = own or (held or free if session_id is not None and is_full else free or held)
+        return min(choice, key=lambda slot: slot.used)
 
     def resident(self, session_id: str | None) -> Resident:
         """What is believed to be resident of a session; nothing for a scratch request."""

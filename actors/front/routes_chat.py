@@ -84,6 +84,9 @@ def _reading_options() -> tuple[int, bool]:
     unknown = sorted(set(request.args) - {"after", "reasoning"})
     if unknown:
         raise ClientFault("unknown_parameter", f"Unknown query field: {unknown[0][:60]}.", param=unknown[0][:60])
+    twice = [name for name in request.args if len(request.args.getlist(name)) > 1]
+    if twice:
+        raise ClientFault("invalid_value", f"{twice[0]} was given more than once.", param=twice[0])
     text = request.args.get("after", "0")
     if not (text.isascii() and text.isdigit() and len(text) <= 12):
         raise ClientFault("invalid_value", "after must be a number of characters, 0 or more.", param="after")

@@ -24,13 +24,13 @@ from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
 from actors.sessions.answer import Answer
 from actors.sessions.history import TurnHistory
+from actors.sessions.readiness import check_room, wait_model
 from actors.sessions.resume_policy import ResumePolicy
 from actors.sessions.timing import TurnTimes, metrics_of
-from actors.state_board import ANSWERING, StateBoard
+from actors.state_board import StateBoard
 from actors.supervisor.faults import fault_of
 from actors.supervisor.messages import (
     CancelGeneration,
-    CountTokens,
     RequestEvent,
     StartGeneration,
     SupervisorMessage,
@@ -39,7 +39,7 @@ from actors.transcripts.messages import TranscriptMessage
 from muse import protocol
 from muse.api.chat_request import ChatRequest, model_not_found
 from muse.chat.channels import parser_for
-from muse.errors import ClientFault, MuseError, Unavailable
+from muse.errors import ClientFault, MuseError
 
 log = logging.getLogger("muse.sessions")
 
@@ -159,7 +159,7 @@ class Turn:
 
     async def _prepare(self) -> protocol.Generate:
         """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
-        model = await self._wait_model()
+        model = await wait_model(self._board, self.reply)
         if self.request.model not in (None, model.model_id):
             raise model_not_found(model.model_id)
         if self.request.json_schema is not None and not model.supports.grammar:
@@ -172,9 +172,9 @@ class Turn:
         segments = answer.prompt + answer.generated.segments()
         if not self._admitted.is_set():
             # It has to queue: a prompt that can never fit is refused now, not after the wait.
-            await self._check_room(segments, model)
+            await check_room(self._supervisor, segments, model)
             await self._admitted.wait()
-            model = await self._wait_model()
+            model = await wait_model(self._board, self.reply)
             if self.request.session_id is not None:
                 # What it waited for may have been a turn of the same session.
                 self.answer = answer = await self._make_answer(model)
@@ -203,36 +203,6 @@ class Turn:
             stops=request.stop,
             max_thinking_tokens=request.max_thinking_tokens,
         )
-
-    async def _wait_model(self) -> protocol.Ready:
-        while True:
-            version, state = self._board.version, self._board.value
-            worker = state.worker
-            if worker.state in ANSWERING and state.model is not None:
-                return state.model
-            if worker.state in ("failed", "stopped"):
-                reason = worker.reason or "The model is not running."
-                raise Unavailable("model_unavailable", reason)
-            if worker.state == "restarting":
-                self.reply.show(Sign(phase="restarting"))
-            else:
-                self.reply.show(Sign(phase="loading", fraction=worker.fraction))
-            await self._board.wait_newer(version)
-
-    async def _check_room(self, segments: tuple[protocol.Segment, ...], model: protocol.Ready) -> None:
-        try:
-            counted = await self._supervisor.ask(CountTokens(segments=segments))
-        except MuseError:
-            return  # the worker is gone: nothing is known, and the wait goes on
-        tokens = counted.prompt_tokens
-        if tokens is not None and tokens >= model.context_length:
-            raise ClientFault(
-                "context_length_exceeded",
-                f"The conversation has {tokens} tokens, but the model reads at most {model.context_length} "
-                "with at least one left for the answer. Shorten it, or start a new chat.",
-                param="messages",
-                data={"prompt_tokens": tokens, "context_length": model.context_length},
-            )
 
     async def _generate(self, command: protocol.Generate) -> None:
         self._attempts += 1
@@ -276,7 +246,7 @@ class Turn:
 
     async def _continuation(self, last: protocol.Generate) -> protocol.Generate | None:
         """Wait for a worker and say how to go on; None when there is nothing left to generate."""
-        await self._wait_model()
+        await wait_model(self._board, self.reply)
         answer = self.answer
         assert answer is not None
         budget = self.request.max_tokens

@@ -15,6 +15,7 @@ from muse.bench.prefill import measure_prefill
 from muse.bench.server import bench_server
 from muse.bench.tax import measure_tax
 from muse.bench.ui import measure_ui
+from muse.bench.warm import measure_warm
 from muse.settings import BUILT_IN_MODEL, muse_home
 
 
@@ -32,6 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     cancel.add_argument("--rounds", type=int, default=30, help="cancels a phase")
     prefill = kinds.add_parser("prefill", help="speed of prompt evaluation in steps against all at once")
     prefill.add_argument("--rounds", type=int, default=4, help="pairs of measurements for each length")
+    warm = kinds.add_parser("warm", help="time to the first token of a further turn, against a cold one")
+    warm.add_argument("--rounds", type=int, default=3, help="chats")
     crash = kinds.add_parser("crash", help="the pause a client sees when the worker is killed")
     crash.add_argument("--rounds", type=int, default=5, help="crashes")
     return parser
@@ -48,6 +51,8 @@ async def _run(options: argparse.Namespace) -> bool:
                 text, fine = await measure_cancel(server, rounds=options.rounds)
             case "prefill":
                 text, fine = await measure_prefill(server, rounds=options.rounds)
+            case "warm":
+                text, fine = await measure_warm(server, rounds=options.rounds)
             case _:
                 text, fine = await measure_crash(server, rounds=options.rounds)
     sys.stdout.write(text + "\n")

@@ -50,14 +50,13 @@ def to_segments(
         if place is None or not answer.ids:
             continue
         before, after = texts[place - 1], texts[place + 1] if place + 1 < len(texts) else ""
-        # One must be the beginning of the other. `before` may hold more in front: it is compared from its
-        # own beginning, since both begin where the last message's text ended.
-        if not answer.header or not (before.startswith(answer.header) or answer.header.startswith(before)):
+        end, token = _end_of_turn(after, spellings)
+        if not answer.header or not _is_same_place(before, answer.header, token):
             continue
         texts[place - 1] = answer.header
         ids[place] = answer.ids
         if place + 1 < len(texts):
-            texts[place + 1] = after[_end_of_turn(after, spellings) :]
+            texts[place + 1] = after[end:]
     return tuple(_joined(pieces, texts, ids))
 
 
@@ -70,9 +69,20 @@ def _place(pieces: Sequence[Piece], message: int) -> int | None:
     return found[0] if all(piece.origin == SCAFFOLD for piece in around) else None
 
 
-def _end_of_turn(text: str, spellings: tuple[str, ...]) -> int:
-    """Where the first control token begins; 0 if there is none."""
-    return min((at for spelling in spellings if (at := text.find(spelling)) >= 0), default=0)
+def _end_of_turn(text: str, spellings: tuple[str, ...]) -> tuple[int, str]:
+    """Where the first control token begins, and its spelling; 0 and nothing if there is none."""
+    return min(((at, spelling) for spelling in spellings if (at := text.find(spelling)) >= 0), default=(0, ""))
+
+
+def _is_same_place(before: str, header: str, end: str) -> bool:
+    """Both begin where the last text ended. One must be the beginning of the other, and what it lacks a part
+    of the answer's own turn: more would be a message without text that is in only one of them."""
+    shorter, longer = sorted((before, header), key=len)
+    if not longer.startswith(shorter):
+        return False
+    lacking = longer[len(shorter) :]
+    # Where no token ends a turn, nothing but blanks is sure to be a part of this one.
+    return end not in lacking if end else not lacking.strip(" ")
 
 
 def _joined(pieces: Sequence[Piece], texts: Sequence[str], ids: Mapping[int, tuple[int, ...]]) -> Iterable[Segment]:

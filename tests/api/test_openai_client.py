@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import openai
 import pytest
@@ -43,7 +44,8 @@ def test_a_whole_answer_with_usage_and_metrics(client: OpenAI) -> None:
 
 def test_an_answer_in_the_form_of_a_schema(client: OpenAI) -> None:
     """response_format as official clients send it, and a schema that the engine cannot follow by name."""
-    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    schema["additionalProperties"] = False
     form = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": schema, "strict": True}}
     answer = client.chat.completions.create(model=None, messages=USER, max_tokens=60, response_format=form)
     assert isinstance(json.loads(answer.choices[0].message.content)["ok"], bool)

@@ -91,7 +91,8 @@ def test_a_detached_reply_without_readers_can_still_be_cancelled(scripted_server
 @pytest.mark.parametrize(
     ("path", "status"),
     [("/api/replies/chatcmpl-none", 404), ("/api/replies/x?after=-1", 400), ("/api/replies/x?after=y", 400),
-     ("/api/replies/x?before=1", 400), ("/api/replies/x?reasoning=maybe", 400)],
+     ("/api/replies/x?before=1", 400), ("/api/replies/x?reasoning=maybe", 400),
+     ("/api/replies/x?after=1&after=2", 400)],
 )  # fmt: skip
 def test_wrong_readings_are_explained(scripted_server: Start, path: str, status: int) -> None:
     """Unknown replies and wrong positions."""

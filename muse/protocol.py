@@ -172,11 +172,13 @@ class Progress:
 
 @message
 class Tokens:
-    """Newly generated tokens. ids null: not known for this piece. text: complete UTF-8 characters."""
+    """Newly generated tokens. ids null: not known for this piece. text: complete UTF-8 characters. control:
+    it is exactly one control token, and text its spelling; where ids are known, text is otherwise free of them."""
 
     request_id: str
     ids: tuple[int, ...] | None
     text: str
+    control: bool = False
 
 
 @message

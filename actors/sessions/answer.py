@@ -10,7 +10,7 @@ import copy
 
 from actors.reply import Channel, Reply
 from actors.sessions.generated import Generated
-from muse.chat.channels import ChannelParser
+from muse.chat.channel_types import ChannelParser, TextKind
 from muse.chat.stop_strings import StopMatcher
 from muse.protocol import Segment, TextSegment, Tokens
 
@@ -85,7 +85,8 @@ class Answer:
         self.generated.add(event)
         if self.stopped:
             return
-        for channel, text in self._parser.feed(event.text):
+        kind: TextKind = "control" if event.control else "mixed" if event.ids is None else "text"
+        for channel, text in self._parser.feed(event.text, kind):
             self._say(channel == "reasoning", text)
         if thinking or self.is_thinking:
             self.thinking_tokens += self.generated.tokens - before

@@ -8,38 +8,14 @@ one or is not, and `flush` gives it out at the end: no text is ever lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
+from muse.chat import harmony
+from muse.chat.channel_types import Channel, ChannelParser, Piece, TextKind
 from muse.protocol import Segment, TextSegment
-
-Channel = Literal["answer", "reasoning"]
-Piece = tuple[Channel, str]
 
 OPEN: Final = "<think>"
 CLOSE: Final = "</think>"
-
-
-class ChannelParser(Protocol):
-    """What a turn needs of a model's language."""
-
-    @property
-    def channel(self) -> Channel:
-        """Where the next text belongs."""
-        ...
-
-    def feed(self, text: str) -> list[Piece]:
-        """Take generated text, give what is certain."""
-        ...
-
-    def flush(self) -> list[Piece]:
-        """The generation is over: give what was held back."""
-        ...
-
-    def close_reasoning(self) -> tuple[Segment, ...] | None:
-        """End the open reasoning channel: returns what has to be appended to the prompt so that the
-        model goes on with its answer, and behaves as if the model had written it. None: no reasoning
-        is open."""
-        ...
 
 
 class PlainParser:
@@ -50,9 +26,9 @@ class PlainParser:
         """Always the same."""
         return "answer"
 
-    def feed(self, text: str) -> list[Piece]:
-        """Pass on."""
-        return [("answer", text)] if text else []
+    def feed(self, text: str, kind: TextKind = "text") -> list[Piece]:
+        """Pass on, but for control tokens: they are for nobody's eyes."""
+        return [("answer", text)] if text and kind != "control" else []
 
     def flush(self) -> list[Piece]:
         """Nothing is ever held back."""
@@ -80,8 +56,10 @@ class ThinkTagParser:
         """Reasoning until the closing tag was complete."""
         return "reasoning" if self._state == "reasoning" else "answer"
 
-    def feed(self, text: str) -> list[Piece]:
-        """Take text; a tag cut into pieces is found all the same."""
+    def feed(self, text: str, kind: TextKind = "text") -> list[Piece]:
+        """Take text; a tag cut into pieces is found all the same, also where it is a control token."""
+        if kind == "control" and text not in (OPEN, CLOSE):
+            return []
         self._held += text
         pieces: list[Piece] = []
         while self._step(pieces):
@@ -162,6 +140,8 @@ def _undecided(text: str) -> int:
 
 def parser_for(chat_template: str | None, prompt: Sequence[Segment]) -> ChannelParser:
     """The parser for a model, chosen by its template and by how the prompt of this turn ends."""
+    if chat_template is not None and harmony.START in chat_template and harmony.MESSAGE in chat_template:
+        return harmony.HarmonyParser()
     if chat_template is None or CLOSE not in chat_template:
         return PlainParser()
     last = prompt[-1] if prompt else None

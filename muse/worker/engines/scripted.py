@@ -151,6 +151,7 @@ class _Run:
         cancel: CancelToken,
     ) -> None:
         self._script = script
+        self._controls = frozenset(spelling.encode() for spelling in script.special_tokens)
         self._tokenizer = tokenizer
         self._player = player
         self._request = request
@@ -223,6 +224,12 @@ class _Run:
                 break
             token = self._tokenizer.word_id(word)
             self.generated.append(token)
+            if word in self._controls:
+                if held:
+                    self._send(held, text)
+                held, text = [], ""
+                self._send([token], word.decode(), control=True)
+                continue
             held.append(token)
             text += decoder.decode(word)
             # An event holds complete characters only, so ids wait for the end of their character.
@@ -236,9 +243,10 @@ class _Run:
         if self._cancel.is_set:
             self._play("cancel", range(1))
 
-    def _send(self, ids: Sequence[int], text: str) -> None:
+    def _send(self, ids: Sequence[int], text: str, *, control: bool = False) -> None:
         known = tuple(ids) if self._answer.ids else None
-        self._emit(Tokens(request_id=self._request.request_id, ids=known, text=text))
+        control = control and known is not None
+        self._emit(Tokens(request_id=self._request.request_id, ids=known, text=text, control=control))
 
     def end(self) -> Done:
         """The last event."""

@@ -19,12 +19,13 @@ class ScriptedTokenizer:
     def __init__(self, special: Sequence[str]) -> None:
         self._special = {spelling: _FIRST_SPECIAL + i for i, spelling in enumerate(special)}
         self._bytes = [bytes([i]) for i in range(_FIRST_SPECIAL)] + [s.encode() for s in special]
-        self._words: dict[bytes, int] = {bytes([i]): i for i in range(_FIRST_SPECIAL)}
+        self._words = {word: token for token, word in enumerate(self._bytes)}
         longest_first = sorted(special, key=len, reverse=True)
         self._cut = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
 
     def word_id(self, word: bytes) -> int:
-        """Id of a word of an answer; a new word gets the next free id."""
+        """Id of a word of an answer; a new word gets the next free id. The spelling of a control token is that
+        token."""
         if word not in self._words:
             self._words[word] = len(self._bytes)
             self._bytes.append(word)

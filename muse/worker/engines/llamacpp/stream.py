@@ -168,6 +168,10 @@ class CompletionReader:
                     self._send(ids, text)
                     self._send(None, piece)
                     ids, text = [], ""
+                elif not piece and len(piece_ids) == 1 and piece_ids[0] in self._model.vocabulary.control:
+                    self._send(ids, text)
+                    self._send(piece_ids, self._model.vocabulary.control[piece_ids[0]], control=True)
+                    ids, text = [], ""
                 else:
                     ids += piece_ids
                     text += piece if piece_ids else ""
@@ -186,13 +190,14 @@ class CompletionReader:
             self.known += ids
         return ids
 
-    def _send(self, ids: Sequence[int] | None, text: str) -> None:
+    def _send(self, ids: Sequence[int] | None, text: str, *, control: bool = False) -> None:
         if ids or text:
             self._accept(0)
             self._texts.append(text)
             if not self._first_token:
                 self._first_token = time.monotonic()
-            self._emit(Tokens(request_id=self._request_id, ids=None if ids is None else tuple(ids), text=text))
+            known = None if ids is None else tuple(ids)
+            self._emit(Tokens(request_id=self._request_id, ids=known, text=text, control=control))
 
     def _stopped(self, value: dict[str, Any]) -> None:
         self.is_over = True

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from actors.kernel import Signal
+from muse.api.template_options import EFFORTS
 from muse.protocol import Ready
 
 WorkerState = Literal["starting", "loading", "ready", "busy", "draining", "restarting", "failed", "stopped"]
@@ -77,6 +78,7 @@ class SystemState:
             "kv_bytes": model.kv_bytes,
             "kv_limit_bytes": model.kv_limit_bytes,
             "supports": attrs.asdict(model.supports),
+            "reasoning_strengths": list(EFFORTS) if "reasoning_strength" in (model.chat_template or "") else [],
         }
 
 

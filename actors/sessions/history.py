@@ -42,7 +42,12 @@ class TurnHistory:
     async def prompt(self, model: Ready) -> tuple[Segment, ...]:
         """The prompt as the session's history is now. Raises MuseError."""
         prompt = await self._transcripts.ask(
-            BuildPrompt(session_id=self._request.session_id, messages=self._request.messages, model=model)
+            BuildPrompt(
+                session_id=self._request.session_id,
+                messages=self._request.messages,
+                model=model,
+                options=self._request.template_options,
+            )
         )
         self._began = prompt.started
         return prompt.segments

@@ -30,12 +30,15 @@ def metrics_of(
     *,
     generated_tokens: int,
     thinking_tokens: int,
+    is_thinking: bool,
+    max_tokens: int | None,
     attempts: int,
     resumes: int,
 ) -> MuseMetrics:
     """The receipt of one turn.
 
-    `accepted` is that of the first attempt: its prompt is the client's. `done` is that of the last: the
+    is_thinking: the reasoning channel was open at the end. `accepted` is that of the first attempt: its prompt is
+    the client's. `done` is that of the last: the
     engine's times and rates are of the attempt that ended the answer. Without `done` (cancelled before
     the worker had it, or lost with nothing left to do) the engine's figures are null.
     """
@@ -60,6 +63,10 @@ def metrics_of(
         draft_proposed=done.draft.proposed if done is not None and done.draft is not None else None,
         draft_accepted=done.draft.accepted if done is not None and done.draft is not None else None,
         thinking_tokens=thinking_tokens,
+        thinking_unfinished=is_thinking and finish_reason == "length",
+        max_tokens_cut_to=accepted.room
+        if accepted is not None and max_tokens is not None and max_tokens > accepted.room
+        else None,
         resumed=resumes,
         cancelled=finish_reason == "cancelled",
         finish_reason=finish_reason,

@@ -168,6 +168,14 @@ class Turn:
                 f"The engine of this server ({model.engine}) cannot hold an answer to a JSON form.",
                 param="response_format",
             )
+        if self.request.max_tokens is not None and self.request.max_tokens > model.context_length:
+            raise ClientFault(
+                "invalid_value",
+                f"max_tokens is {self.request.max_tokens}, but prompt and answer together have the model's context of "
+                f"{model.context_length} tokens. Leave it out to use what room there is.",
+                param="max_tokens",
+                data={"context_length": model.context_length},
+            )
         self.answer = answer = await self._make_answer(model)
         segments = answer.prompt + answer.generated.segments()
         if not self._admitted.is_set():
@@ -334,6 +342,8 @@ class Turn:
             reason,
             generated_tokens=self._generated_tokens(),
             thinking_tokens=answer.thinking_tokens if answer is not None else 0,
+            is_thinking=answer is not None and answer.is_thinking,
+            max_tokens=self.request.max_tokens,
             attempts=self._attempts,
             resumes=self._policy.resumes,
         )

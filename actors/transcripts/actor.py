@@ -109,7 +109,8 @@ class TranscriptStore:
         known = self._histories.known_answers(session_id, messages, model.model_id)
         try:
             segments = await trio.to_thread.run_sync(
-                lambda: _template_of(model).render_segments(messages, now=now, known=known), limiter=self._threads
+                lambda: _template_of(model).render_segments(messages, now=now, options=message.options, known=known),
+                limiter=self._threads,
             )
         except MuseError as fault:
             message.port.fail(fault)

@@ -9,6 +9,7 @@ import attrs
 from actors.kernel import Question
 from muse.api.message import Message
 from muse.api.metrics import MuseMetrics
+from muse.api.template_options import NO_OPTIONS, TemplateOptions
 from muse.errors import MuseError
 from muse.protocol import Ready, Segment
 
@@ -32,6 +33,7 @@ class BuildPrompt(Question[Prompt]):
     session_id: str | None
     messages: tuple[Message, ...]
     model: Ready
+    options: TemplateOptions = NO_OPTIONS
 
 
 @attrs.frozen(kw_only=True)

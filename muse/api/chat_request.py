@@ -5,8 +5,8 @@ Rules (the wire contract is OpenAI's, tightened so that nothing is dropped silen
 - A field that cannot be honoured passes only with the value that asks for nothing (`n` 1, penalties 0,
   `logit_bias` {}); else it is refused by name, as is every unknown field. One answer names all of them.
 - Wrong values are reported before refused fields, the first one only.
-- `max_completion_tokens` wins over its older name `max_tokens`; both are checked. Any number of tokens is
-  fine, the engine ends at the room that the context leaves.
+- `max_completion_tokens` wins over its older name `max_tokens`; both are checked. More than the model's context
+  is refused when the model is known; more than the prompt leaves room for is cut to that, and the receipt says so.
 
 tests/unit/test_api_chat_request.py proves: any JSON value gives one of the two, never another exception.
 """
@@ -33,6 +33,7 @@ from muse.api.fields import (
 )
 from muse.api.message import Message, parse_messages
 from muse.api.response_format import parse_response_format
+from muse.api.template_options import NO_OPTIONS, TemplateOptions, parse_template_options
 from muse.errors import ClientFault
 from muse.protocol import Sampling
 
@@ -51,7 +52,7 @@ _HONOURED: Final = frozenset(
     (
         *("messages", "model", "stream", "stream_options", "session_id", "stop"),
         *("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "max_completion_tokens"),
-        *("muse", "chat_template_kwargs", "response_format"),
+        *("muse", "chat_template_kwargs", "reasoning_effort", "response_format"),
     )
 )
 
@@ -77,7 +78,6 @@ _NEUTRAL: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "parallel_tool_calls": ("true", lambda value: value is True),
     "functions": ("null", _never),
     "function_call": ("null", _never),
-    "reasoning_effort": ("null", _never),
     "modalities": ('["text"]', lambda value: value == ["text"]),
     "audio": ("null", _never),
     "prediction": ("null", _never),
@@ -112,7 +112,7 @@ class ChatRequest:
     detached: the reply goes on without its client and can be read again. continue_from: id of a reply to
     go on with; messages are then those of that reply, and empty here. max_thinking_tokens: after so many
     the reasoning channel is closed. return_reasoning: the client wants to see the reasoning. json_schema:
-    what the answer must be, as JSON text."""
+    what the answer must be, as JSON text. template_options: settings of the model's own template."""
 
     messages: tuple[Message, ...]
     model: str | None
@@ -127,6 +127,7 @@ class ChatRequest:
     max_thinking_tokens: int | None = None
     return_reasoning: bool = False
     json_schema: str | None = None
+    template_options: TemplateOptions = NO_OPTIONS
 
 
 def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
@@ -139,6 +140,9 @@ def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
     _gather_offenders(fields, offenders)
     present = {key: value for key, value in fields.items() if value is not None}
     options = _parse_muse(present.get("muse", {}), offenders)
+    template_options, return_reasoning = parse_template_options(
+        present.get("chat_template_kwargs", {}), present.get("reasoning_effort")
+    )
     request = ChatRequest(
         messages=_parse_conversation(present, options.continue_from, offenders),
         model=read_text(present["model"], "model") if "model" in present else None,
@@ -151,9 +155,12 @@ def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
         detached=options.detached,
         continue_from=options.continue_from,
         max_thinking_tokens=options.max_thinking_tokens,
-        return_reasoning=_parse_template_options(present.get("chat_template_kwargs", {}), offenders),
+        return_reasoning=return_reasoning,
+        template_options=template_options,
         json_schema=parse_response_format(present.get("response_format", {"type": "text"}), offenders),
     )
+    if options.continue_from is not None and template_options.values:
+        raise invalid_value("chat_template_kwargs", "can only hold return_reasoning with muse.continue")
     offenders.raise_if_any()
     return request
 
@@ -189,20 +196,11 @@ def _parse_conversation(
         if "messages" not in present:
             raise ClientFault("missing_required_parameter", "'messages' is missing.", param="messages")
         return parse_messages(present["messages"], offenders)
-    for key in ("messages", "session_id", "response_format"):
+    for key in ("messages", "session_id", "response_format", "reasoning_effort"):
         if key in present:
             # The reply that is continued has its own; another one here could only contradict it.
             raise invalid_value(key, "must be left out with muse.continue, which goes on with an earlier reply")
     return ()
-
-
-def _parse_template_options(value: object, offenders: Offenders) -> bool:
-    options = read_object(value, "chat_template_kwargs")
-    for key in options:
-        if key != "return_reasoning":
-            offenders.add_unknown(member("chat_template_kwargs", key))
-    wanted = options.get("return_reasoning")
-    return wanted is not None and read_bool(wanted, "chat_template_kwargs.return_reasoning")
 
 
 def model_not_found(loaded: str) -> ClientFault:

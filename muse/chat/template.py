@@ -28,24 +28,27 @@ from jinja2 import Template, TemplateError
 from jinja2.exceptions import SecurityError
 
 from muse.api.message import Message
+from muse.api.template_options import NO_OPTIONS, RESERVED, TemplateOptions, template_variables
 from muse.chat.marked_text import (
     DATA,
     UNKNOWN,
     MarkedText,
     TextLimitExceeded,
+    data,
     from_source,
     runs_of,
     scaffold,
 )
 from muse.chat.splice import KnownAnswer, Piece, to_segments
 from muse.chat.template_sandbox import TemplateEnvironment, TemplateLimits, TemplateTimeExceeded
-from muse.errors import ClientFault, EnvironmentFault
+from muse.errors import ClientFault, EnvironmentFault, JsonScalar
 from muse.protocol import Segment
 
 MAX_SOURCE_CHARS: Final = 256 * 1024
 """Far above the largest published template (about 25,000)."""
 
 _MAX_DETAIL_CHARS: Final = 300
+_WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}|\d{4}-\d\d-\d\d")
 
 # Ours, for models that bring no template: the ChatML form, which most small chat models were trained on.
 _CHATML: Final = """\
@@ -70,8 +73,11 @@ class ChatTemplate:
         bos_token: str,
         eos_token: str,
         special_tokens: Iterable[str],
+        settings: frozenset[str],
     ) -> None:
         """Use `compile` or `fallback`."""
+        self.settings = settings
+        """Names that the template reads and does not set itself: what a request may set."""
         self.is_fallback = False
         """True: the model brought no template, and ours is a guess that its owner should know about."""
         self._template = template
@@ -97,6 +103,7 @@ class ChatTemplate:
         environment = TemplateEnvironment(limits or TemplateLimits())
         try:
             template = environment.from_string(source)
+            settings = environment.free_names(source) - RESERVED
         except (
             TemplateError,
             ArithmeticError,
@@ -113,6 +120,7 @@ class ChatTemplate:
             bos_token=bos_token,
             eos_token=eos_token,
             special_tokens=special_tokens,
+            settings=settings,
         )
 
     @classmethod
@@ -127,18 +135,20 @@ class ChatTemplate:
         messages: Sequence[Message],
         *,
         now: datetime,
+        options: TemplateOptions | None = None,
         known: Mapping[int, KnownAnswer] | None = None,
         add_generation_prompt: bool = True,
     ) -> tuple[Segment, ...]:
         """Render a conversation. now: the date that the template may write into the prompt; keep it for a
-        whole session, or every cached prefix breaks at midnight. known: by message index, answers whose
-        ids are to stand for their text.
+        whole session, or every cached prefix breaks at midnight. options: the template's own settings. known: by
+        message index, answers whose ids are to stand for their text.
 
         Raises ClientFault `template_error` (the template refuses the conversation, with its words),
-        `message_dropped` or `unsupported_parameter` (it leaves a message or a name out), and
+        `message_dropped` or `unsupported_parameter` (it leaves a message, a name or an option out), and
         EnvironmentFault `template_limit` or `template_unsupported`.
         """
-        rendered = self._render(messages, now, add_generation_prompt)
+        extra = self._extra_variables(options or NO_OPTIONS)
+        rendered = self._render(messages, now, add_generation_prompt, extra)
         self._check_unknown(rendered)
         pieces = list(_pieces(rendered))
         _check_names(messages, pieces)
@@ -151,11 +161,25 @@ class ChatTemplate:
                 attrs.evolve(message, content="text") if index in missing and message.role != "user" else message
                 for index, message in enumerate(messages)
             ]
-            rendered_plain = self._render(plain, now, add_generation_prompt)
+            rendered_plain = self._render(plain, now, add_generation_prompt, extra)
             _refuse_missing(messages, _missing_messages(plain, _pieces(rendered_plain)))
         return to_segments(pieces, known or {}, self._special_tokens)
 
-    def _render(self, messages: Sequence[Message], now: datetime, add_generation_prompt: bool) -> MarkedText:
+    def _extra_variables(self, options: TemplateOptions) -> Mapping[str, object]:
+        """A word cannot spell a control token, and templates compare and join it with their own text, so it counts
+        as theirs; anything longer stays the client's."""
+
+        def marked(value: JsonScalar) -> object:
+            if not isinstance(value, str):
+                return value
+            is_word = _WORD.fullmatch(value) and not any(token in value for token in self._special_tokens)
+            return scaffold(value) if is_word else data(value)
+
+        return {name: marked(value) for name, value in template_variables(options, self.settings).items()}
+
+    def _render(
+        self, messages: Sequence[Message], now: datetime, add_generation_prompt: bool, extra: Mapping[str, object]
+    ) -> MarkedText:
         def strftime_now(form: object) -> str:
             return scaffold(now.strftime(str(form)))
 
@@ -169,6 +193,7 @@ class ChatTemplate:
             "documents": None,
             "current_date": scaffold(now.strftime("%Y-%m-%d")),
             "strftime_now": strftime_now,
+            **extra,
         }
         try:
             return self._environment.render_marked(self._template, variables)

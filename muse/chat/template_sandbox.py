@@ -91,6 +91,23 @@ class _CodeGenerator(CodeGenerator):
         return super()._output_child_to_const(node, frame, finalize)
 
 
+class _NameFinder(_CodeGenerator):
+    """Finds the names that a template reads without having set them, by Jinja's own rules of scope. Jinja's own
+    finder (jinja2.meta) folds constants, that is, calculates without limits."""
+
+    def __init__(self, environment: TemplateEnvironment) -> None:
+        super().__init__(environment, None, None, optimized=False)
+        self.names: set[str] = set()
+
+    def write(self, x: str) -> None:
+        """Nothing is to be compiled."""
+
+    def enter_frame(self, frame: Frame) -> None:
+        super().enter_frame(frame)
+        loads = frame.symbols.loads.values()
+        self.names.update(name for action, name in loads if action == "resolve" and name is not None)
+
+
 class _GenerationTag(Extension):
     """`{% generation %}` marks the assistant's text for training tools; here it only passes it on."""
 
@@ -130,6 +147,13 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         names: dict[str, object] = self.globals  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
         del names["lipsum"]
         names["raise_exception"] = template_operations.raise_exception
+
+    def free_names(self, source: str) -> frozenset[str]:
+        """Names that the template reads and neither it nor this environment sets. Raises as from_string does."""
+        finder = _NameFinder(self)
+        finder.visit(self.parse(source))
+        known: dict[str, object] = self.globals  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        return frozenset(finder.names - set(known))
 
     def render_marked(self, template: Template, variables: Mapping[str, object]) -> MarkedText:
         """Run a template that came from `from_string`. Raises what the template raises, and

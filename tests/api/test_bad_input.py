@@ -144,10 +144,17 @@ def test_a_huge_prompt_is_refused_with_counts(echo_server: ServerProcess) -> Non
     assert echo_server.get("/health").status_code == 200
 
 
-def test_a_huge_budget_is_filled_as_far_as_there_is_room(echo_server: ServerProcess) -> None:
-    """max_tokens beyond the context is no mistake: the room decides."""
-    answer = echo_server.post("/v1/chat/completions", {"messages": HI, "max_tokens": 2**40})
-    assert answer.json()["choices"][0]["finish_reason"] == "stop"
+def test_a_budget_beyond_the_context_is_refused_and_one_beyond_the_room_is_cut(echo_server: ServerProcess) -> None:
+    """The first can never be; the second depends on the prompt, and the receipt says what it became."""
+    refused = echo_server.post("/v1/chat/completions", {"messages": HI, "max_tokens": 2**40})
+    assert refused.status_code == 400
+    context = error_of(refused)["context_length"]
+    answer = echo_server.post("/v1/chat/completions", {"messages": HI, "max_tokens": context}).json()
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    metrics = answer["muse_metrics"]
+    assert metrics["max_tokens_cut_to"] == context - metrics["prompt_tokens"]
+    fitting = echo_server.post("/v1/chat/completions", {"messages": HI, "max_tokens": 5}).json()
+    assert fitting["muse_metrics"]["max_tokens_cut_to"] is None
 
 
 def test_a_body_that_is_not_json_is_refused_by_type(echo_server: ServerProcess) -> None:

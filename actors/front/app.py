@@ -53,7 +53,10 @@ def make_app(context: FrontContext) -> QuartTrio:
         if code == 404:
             return _respond(ClientFault("not_found", "There is nothing at this address.", status=404))
         if code == 405:
-            return _respond(ClientFault("method_not_allowed", "This address does not take that method.", status=405))
+            methods = sorted(set(getattr(fault, "valid_methods", None) or ()) - {"OPTIONS"})
+            allow = ", ".join(methods)
+            detail = f"This address takes {allow or 'no such method'}."
+            return _respond(ClientFault("method_not_allowed", detail, status=405, data={"allow": allow}))
         return _respond(ClientFault("bad_request", f"{fault.name}.", status=code))
 
     async def on_any_error(fault: Exception) -> Response:

@@ -209,3 +209,18 @@ def test_reading_routes_take_no_writes(echo_server: ServerProcess, path: str) ->
     answer = echo_server.post(path, {})
     assert answer.status_code == 405
     error_of(answer)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("DELETE", "/v1/chat/completions", "POST"),
+        ("POST", "/health", "GET, HEAD"),
+        ("GET", "/v1/sessions/s/reset", "POST"),
+        ("PUT", "/v1/sessions/s", "DELETE, GET, HEAD"),
+    ],
+)
+def test_a_wrong_method_is_told_the_right_ones(echo_server: ServerProcess, method: str, path: str, allow: str) -> None:
+    """RFC 9110 section 15.5.6: a 405 lists what the address takes, exactly."""
+    answer = httpx.request(method, echo_server.url + path, headers={"content-type": "application/json"}, content="{}")
+    assert (answer.status_code, answer.headers["allow"]) == (405, allow)

@@ -12,6 +12,7 @@ export function AboutModel() {
     ["Context", typeof model.context_length === "number" ? `${count(model.context_length)} tokens` : null],
     ["Device", model.device],
     ["Memory", typeof model.memory_bytes === "number" ? bytes(model.memory_bytes) : null],
+    ["Conversations", conversationMemory(model)],
     ["Server", server.value.server?.version],
   ];
   return html`<section class="setting-group" aria-labelledby="about-title">
@@ -22,4 +23,9 @@ export function AboutModel() {
         .map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}
     </dl>
   </section>`;
+}
+
+function conversationMemory({ kv_bytes: given, kv_limit_bytes: limit }) {
+  if (typeof given !== "number") return null;
+  return typeof limit === "number" ? `${bytes(given)} of at most ${bytes(limit)}` : bytes(given);
 }

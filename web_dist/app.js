@@ -3,9 +3,11 @@ import { Announcer } from "./components/announcer.js";
 import { Banner } from "./components/banner.js";
 import { Composer } from "./components/composer.js";
 import { Header } from "./components/header.js";
+import { Notices } from "./components/notices.js";
 import { SettingsSheet } from "./components/settings_sheet.js";
 import { Transcript } from "./components/transcript.js";
 import { html } from "./html.js";
+import { noticeRestarts, restoreChat } from "./state/restore.js";
 import { followServer } from "./state/server.js";
 import { paintBrowserFrame } from "./state/theme.js";
 import { render } from "./vendor/preact.js";
@@ -15,7 +17,7 @@ function App() {
     <${Header} />
     <${Transcript} />
     <footer class="dock">
-      <div class="column"><${Banner} /><${Composer} /></div>
+      <div class="column"><${Banner} /><${Notices} /><${Composer} /></div>
     </footer>
     <${SettingsSheet} />
     <${Announcer} />
@@ -23,7 +25,9 @@ function App() {
 }
 
 const root = document.getElementById("app");
+restoreChat();
 root.replaceChildren();
 render(html`<${App} />`, root);
 followServer();
+noticeRestarts();
 paintBrowserFrame();

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import attrs
+import httpx
 import pytest
 from playwright.sync_api import Browser, Dialog, Error, Page, expect, sync_playwright
 
@@ -125,9 +126,15 @@ def open_page(
     yield open_at
     reports: list[str] = []
     for page in pages:
+        chat = None
         with contextlib.suppress(Error):  # the page was closed by its test
             reports += page.evaluate("window.policyReports")
+            chat = page.evaluate("new URL(`/v1/sessions/${sessionStorage.getItem('muse.session')}`, location).href")
         page.context.close()
+        # An answer does not end with its page: what a test leaves running would hold up those after it.
+        with contextlib.suppress(httpx.HTTPError):
+            if chat is not None:
+                httpx.delete(chat)
     assert reports == []
     assert watch.unexpected() == []
 

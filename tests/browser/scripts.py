@@ -70,6 +70,9 @@ fence info
 
 LONG = "".join(f"Paragraph {number} has some words, and then it ends.\n\n" for number in range(1, 61))
 
+# With characters that count as one for the server and as two for JavaScript.
+LINES = [f"Line {number} \U0001f98a is whole." for number in range(1, 151)]
+
 
 def pieces(text: str) -> list[str]:
     """The text in token-like pieces."""
@@ -83,6 +86,7 @@ CHAT_SCRIPT: dict[str, Any] = {
         {"when": "hostile", "tokens": pieces(HOSTILE)},
         {"when": "long", "tokens": pieces(LONG), "token_ms": 4},
         {"when": "endless", "tokens": {"repeat": ["on ", "and "], "count": 30000}, "token_ms": 10},
+        {"when": "lines", "tokens": pieces("\n\n".join(LINES)), "token_ms": 5},
         {"when": "short", "tokens": ["Short", " answer."]},
         {"tokens": ["You", " said", " something."]},
     ],
@@ -113,6 +117,11 @@ def record_requests(page: Page) -> list[dict[str, Any]]:
 
     page.on("request", note)
     return bodies
+
+
+def session_id(page: Page) -> str:
+    """The id of the page's chat."""
+    return str(page.evaluate("sessionStorage.getItem('muse.session')"))
 
 
 def wait_until(page: Page, condition: str) -> None:

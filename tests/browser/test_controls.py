@@ -52,34 +52,6 @@ def test_new_chat_ends_the_running_answer(chromium_page: Page, chat_server: Serv
     assert second.locator(".prose").inner_text() == "Short answer."
 
 
-def test_answer_again_replaces_the_answer(chromium_page: Page) -> None:
-    """The same question goes out once more; there is still one answer."""
-    bodies = record_requests(chromium_page)
-    answer = wait_over(ask(chromium_page, "short one"))
-    answer.get_by_role("button", name="Answer again").click()
-    wait_over(chromium_page.locator(".from-model").last)
-    expect(chromium_page.locator(".from-model")).to_have_count(1)
-    assert [body["messages"] for body in bodies] == [[{"role": "user", "content": "short one"}]] * 2
-
-
-def test_the_last_message_can_be_edited(chromium_page: Page) -> None:
-    """The edited text replaces the old one and is asked again; Escape leaves it as it was."""
-    bodies = record_requests(chromium_page)
-    wait_over(ask(chromium_page, "short one"))
-    edit = chromium_page.get_by_role("button", name="Edit message")
-    edit.click()
-    field = chromium_page.get_by_label("Your message")
-    field.fill("thrown away")
-    field.press("Escape")
-    expect(chromium_page.locator(".bubble")).to_have_text("short one")
-    edit.click()
-    chromium_page.get_by_label("Your message").fill("tour, please")
-    chromium_page.get_by_role("button", name="Send again").click()
-    wait_over(chromium_page.locator(".from-model").last)
-    expect(chromium_page.locator(".bubble")).to_have_text("tour, please")
-    assert [message["content"] for message in bodies[-1]["messages"]] == ["tour, please"]
-
-
 def test_copy_answer_gives_the_source_text(chromium_page: Page) -> None:
     """Markdown as the model wrote it, not what the page made of it."""
     chromium_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -131,7 +103,7 @@ def test_settings_go_with_the_request(chromium_page: Page) -> None:
     wait_over(ask(chromium_page, "short"))
     first, second = bodies
     assert first["messages"][0] == {"role": "system", "content": "Be kind."}
-    sent = {key: value for key, value in first.items() if key not in ("messages", "stream", "session_id")}
+    sent = {key: value for key, value in first.items() if key not in ("messages", "stream", "session_id", "muse")}
     assert sent == {
         "temperature": 0.7,
         "top_p": 0.9,
@@ -141,7 +113,7 @@ def test_settings_go_with_the_request(chromium_page: Page) -> None:
         "seed": 7,
         "stop": ["\nEND"],
     }
-    assert set(second) == {"messages", "stream", "session_id"}
+    assert set(second) == {"messages", "stream", "session_id", "muse"}
 
 
 def test_the_sheet_over_the_page_closes_by_escape_and_beside_it(
@@ -170,11 +142,12 @@ def test_a_value_out_of_range_is_explained_and_not_taken(chromium_page: Page, la
     field.blur()
     expect(field).to_have_value("")
     wait_over(ask(chromium_page, "short"))
-    assert set(bodies[0]) == {"messages", "stream", "session_id"}
+    assert set(bodies[0]) == {"messages", "stream", "session_id", "muse"}
 
 
 def test_sampling_outlives_a_reload_and_chat_text_does_not(chromium_page: Page) -> None:
-    """Numbers are kept by the browser; messages and the system message are nowhere in its storage."""
+    """Numbers are kept by the browser; messages and the system message are nowhere in its storage: they come
+    back from the memory of the server."""
     open_settings(chromium_page)
     chromium_page.get_by_label("Temperature", exact=True).fill("0.3")
     chromium_page.get_by_label("System message").fill("secret instruction")
@@ -184,7 +157,8 @@ def test_sampling_outlives_a_reload_and_chat_text_does_not(chromium_page: Page) 
     chromium_page.reload()
     open_settings(chromium_page)
     expect(chromium_page.get_by_label("Temperature", exact=True)).to_have_value("0.3")
-    expect(chromium_page.get_by_label("System message")).to_have_value("")
+    expect(chromium_page.get_by_label("System message")).to_have_value("secret instruction")
+    expect(chromium_page.locator(".bubble")).to_have_text("short and secret question")
 
 
 def test_theme_is_applied_kept_and_there_before_the_first_paint(

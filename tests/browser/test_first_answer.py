@@ -37,7 +37,7 @@ def test_text_shows_while_the_answer_is_still_written(chromium_page: Page) -> No
 
 
 def test_requests_carry_role_and_content_only(chromium_page: Page) -> None:
-    """Two turns: the second sends the first answer back exactly, under the same session id, and nothing more."""
+    """Two turns: the second sends the first answer back exactly, under the same session id, detached."""
     bodies = record_requests(chromium_page)
     wait_over(ask(chromium_page, "short one"))
     wait_over(ask(chromium_page, "and again"))
@@ -46,7 +46,8 @@ def test_requests_carry_role_and_content_only(chromium_page: Page) -> None:
         {"role": "assistant", "content": "Short answer."},
         {"role": "user", "content": "and again"},
     ]
-    assert set(bodies[1]) == {"messages", "session_id", "stream"}
+    assert set(bodies[1]) == {"messages", "session_id", "stream", "muse"}
+    assert bodies[1]["muse"] == {"detached": True}
     assert bodies[0]["session_id"] == bodies[1]["session_id"]
 
 

@@ -1,7 +1,7 @@
 // What a screen reader is told without being asked: once per ended answer, and when the server's state
 // changes in kind (not on every percent).
 import { html } from "../html.js";
-import { isRunning, lastEnded } from "../state/conversation.js";
+import { isRunning, lastEnded, undoable } from "../state/conversation.js";
 import { status } from "../state/server.js";
 import { computed } from "../vendor/signals.js";
 
@@ -10,11 +10,14 @@ const SPOKEN_LENGTH = 240;
 
 const answerWords = computed(() => {
   const answer = lastEnded.value;
+  if (undoable.value !== null) return "Answer edited. This can be undone.";
   // Emptied while one runs: the same words twice in a row would otherwise be said only once.
   if (answer === null || isRunning.value) return "";
   switch (answer.phase.peek()) {
     case "failed":
       return `The answer failed. ${answer.error.peek().message}`;
+    case "interrupted":
+      return `The answer was interrupted. ${answer.error.peek().message}`;
     case "stopped":
       return "Answer stopped.";
     default:

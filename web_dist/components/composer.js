@@ -1,7 +1,7 @@
 // Where the user writes: grows with its text, Enter sends, Shift+Enter breaks the line.
 // Works while the model loads or is down: what is sent then waits for it, or fails where it stands.
 import { html } from "../html.js";
-import { isRunning, isStopping, send, stop } from "../state/conversation.js";
+import { canAsk, isRunning, isStopping, send, stop } from "../state/conversation.js";
 import { changedCount, systemMessage } from "../state/settings.js";
 import { draft, isSettingsOpen } from "../state/view.js";
 import { useEffect, useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
@@ -41,7 +41,7 @@ export function Composer() {
 
   const submit = (event) => {
     event.preventDefault();
-    if (busy || draft.value.trim() === "") return;
+    if (!canAsk.value || draft.value.trim() === "") return;
     send(draft.value.trim());
     draft.value = "";
     field.current.focus();
@@ -71,7 +71,8 @@ export function Composer() {
 }
 
 function SendButton() {
-  return html`<button type="submit" class="send" title="Send" aria-label="Send" disabled=${draft.value.trim() === ""}>
+  const isBlank = draft.value.trim() === "";
+  return html`<button type="submit" class="send" title="Send" aria-label="Send" disabled=${isBlank || !canAsk.value}>
     <${Icon} name="send" />
   </button>`;
 }

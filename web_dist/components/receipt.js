@@ -3,16 +3,6 @@ import { html } from "../html.js";
 import { count, duration, rate } from "./figures.js";
 import { Icon } from "./icons.js";
 
-// Why the model had to read as much of the conversation as it did.
-const REUSE_WORDS = {
-  new: "the first turn of this chat",
-  exact_prefix: "continued where the last turn ended",
-  rewound: "kept the common beginning",
-  mismatch: "the conversation differs from what the model had kept",
-  dirty: "the answer before was broken off",
-  equal: "the same conversation as before",
-};
-
 const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
 
 /** @param {{metrics: object|null, isOpen: import("../vendor/signals.js").Signal<boolean>}} props */
@@ -46,6 +36,7 @@ function rows(metrics) {
     return `${count(tokens)} tokens${time}${isKnown(perSecond) && perSecond > 0 ? ` (${rate(perSecond)} tokens/s)` : ""}`;
   };
   if (isKnown(metrics.prompt_tokens)) made.push(["Conversation", promptWords(metrics)]);
+  if (metrics.session_reset_explanation) made.push(["Memory", metrics.session_reset_explanation]);
   if (isKnown(metrics.queue_ms) && metrics.queue_ms >= 1) made.push(["In line", duration(metrics.queue_ms)]);
   if (isKnown(metrics.prefilled_prompt_tokens)) {
     made.push(["Reading", timed(metrics.prefilled_prompt_tokens, metrics.prefill_ms, metrics.prefill_tokens_per_second)]);
@@ -62,6 +53,5 @@ function promptWords(metrics) {
   const total = `${count(metrics.prompt_tokens)} tokens`;
   if (!isKnown(metrics.reused_prompt_tokens) || !isKnown(metrics.prefilled_prompt_tokens)) return total;
   const split = `${count(metrics.reused_prompt_tokens)} reused, ${count(metrics.prefilled_prompt_tokens)} new`;
-  const reason = REUSE_WORDS[metrics.session_reset_reason];
-  return `${total}: ${split}${reason ? ` (${reason})` : ""}`;
+  return `${total}: ${split}`;
 }

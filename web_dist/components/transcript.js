@@ -1,7 +1,7 @@
 // The scrolling conversation. Follows the newest text only while the reader is at the end, and never
 // while a selection is being dragged.
 import { html } from "../html.js";
-import { messages } from "../state/conversation.js";
+import { isPending, isRestoring, messages } from "../state/conversation.js";
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { Answer } from "./answer.js";
@@ -34,7 +34,8 @@ export function Transcript() {
   return html`<main class="transcript-area">
     <div class="transcript" ref=${scroller} tabindex="0" role="region" aria-label="Conversation">
       <div class="column" ref=${column}>
-        ${list.length === 0 ? html`<${EmptyState} />` : list.map((message, at) => turn(message, at, list))}
+        ${list.map((message, at) => turn(message, at, list))}
+        ${list.length === 0 ? html`<${Nothing} />` : null}
       </div>
     </div>
     ${isAtEnd.value
@@ -43,11 +44,16 @@ export function Transcript() {
   </main>`;
 }
 
+function Nothing() {
+  if (!isRestoring.value) return html`<${EmptyState} />`;
+  return html`<p class="restoring">Bringing back the chat</p>`;
+}
+
 function turn(message, at, list) {
   if (message.role === "assistant") {
     return html`<${Answer} key=${message.key} answer=${message} isLast=${at === list.length - 1} />`;
   }
-  return html`<${UserMessage} key=${message.key} message=${message} isLast=${at >= list.length - 2} />`;
+  return html`<${UserMessage} key=${message.key} message=${message} isPending=${isPending.value && at === list.length - 2} />`;
 }
 
 /** Keeps the end in view as the column grows, until the reader moves away from it. */
@@ -55,6 +61,8 @@ function followEnd(scroller, column, isAtEnd) {
   let lastTop = 0;
   let lastHeight = 0;
   let isDragging = false;
+  // Whoever edits an older message wants to see that one.
+  const isEditing = () => column.querySelector(".editor:focus-within") !== null;
   const distance = () => scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop;
 
   const onScroll = () => {
@@ -66,7 +74,7 @@ function followEnd(scroller, column, isAtEnd) {
     lastHeight = scroller.scrollHeight;
   };
   const keepEnd = () => {
-    if (isAtEnd.value && !isDragging) scroller.scrollTop = scroller.scrollHeight;
+    if (isAtEnd.value && !isDragging && !isEditing()) scroller.scrollTop = scroller.scrollHeight;
     else if (distance() > END_ZONE_PX) isAtEnd.value = false;
     else isAtEnd.value = true;
   };

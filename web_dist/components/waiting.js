@@ -34,6 +34,8 @@ function describe(answer) {
       };
     case "restarting":
       return plain("The model is restarting; the answer goes on when it is back");
+    case "reconnecting":
+      return plain("The connection was lost; reconnecting");
     default:
       return plain(answer.phase.value === "writing" ? "Writing" : "Waiting for the first word");
   }

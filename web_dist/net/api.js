@@ -48,17 +48,28 @@ export async function getJson(path, signal) {
   return response.json();
 }
 
+/** POST JSON; resolves with the JSON of the answer. Throws ApiError. */
+export async function postJson(path, body) {
+  const response = await request(path, postOf(body));
+  return response.json();
+}
+
+/** DELETE, also while the page is being left; resolves with the JSON of the answer. Throws ApiError. */
+export async function sendDelete(path) {
+  const response = await request(path, { method: "DELETE", keepalive: true });
+  return response.json();
+}
+
 /** GET an event stream; resolves with the response once its headers are here. Throws ApiError. */
 export function openStream(path, signal) {
   return request(path, { signal, headers: { accept: "text/event-stream" } });
 }
 
-/** POST JSON; resolves with the response whatever its body is. Throws ApiError. */
-export function postJson(path, body, signal) {
-  return request(path, {
-    method: "POST",
-    headers: { "content-type": "application/json" },
-    body: JSON.stringify(body),
-    signal,
-  });
+/** POST JSON for an event stream; resolves with the response once its headers are here. Throws ApiError. */
+export function openPostStream(path, body, signal) {
+  return request(path, { ...postOf(body), signal });
+}
+
+function postOf(body) {
+  return { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) };
 }

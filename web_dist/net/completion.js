@@ -1,29 +1,20 @@
-// One streamed chat completion as a sequence of small updates; knows the wire, not the page.
+// The events of one streamed answer as a sequence of small updates; knows the wire, not the page.
 //
 // Updates, in the order they may come:
-//   {kind: "progress", phase, ...}  from `: muse {...}` comments: loading, queued, prefill, ...
-//   {kind: "started", id}           the reply's id, once
-//   {kind: "text", text}            a piece of the answer
-//   {kind: "finish", reason}        stop, length, ...
-//   {kind: "metrics", metrics}      the muse_metrics object
+//   {kind: "progress", phase, ...}    from `: muse {...}` comments: loading, queued, prefill, ...
+//   {kind: "started", id}             the reply's id, once: the model has taken the conversation
+//   {kind: "text", text, position}    a piece of the answer; position behind it as the server counts, or null
+//   {kind: "finish", reason}          stop, length, ...
+//   {kind: "metrics", metrics}        the muse_metrics object
 // The sequence ends normally only after `[DONE]`; a stream that breaks off throws, as does an error
 // sent inside it, so that a half answer is never taken for a whole one.
 
-import { ApiError, errorFromBody, postJson } from "./api.js";
+import { ApiError, errorFromBody } from "./api.js";
 import { readSse } from "./sse.js";
 
 const PROGRESS_PREFIX = "muse ";
 
-/**
- * @param {object} body request body; `stream` is added here
- * @param {AbortSignal} signal ends the request; the server then cancels the generation
- */
-export async function* streamCompletion(body, signal) {
-  const response = await postJson("/v1/chat/completions", { ...body, stream: true }, signal);
-  yield* readUpdates(response.body);
-}
-
-/** Updates of an event stream of bytes (the body of a completion). */
+/** Updates of an event stream of bytes (the body of a completion, or of a reply read again). */
 export async function* readUpdates(stream) {
   let id = null;
   for await (const item of readItems(stream)) {
@@ -39,7 +30,7 @@ export async function* readUpdates(stream) {
       id = chunk.id;
       yield { kind: "started", id };
     }
-    yield* updatesOf(chunk);
+    yield* updatesOf(chunk, item.id === "" ? null : Number(item.id));
   }
   throw new ApiError("The connection closed before the answer was complete.", { code: "stream_cut" });
 }
@@ -53,10 +44,10 @@ async function* readItems(stream) {
   }
 }
 
-function* updatesOf(chunk) {
+function* updatesOf(chunk, position) {
   const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
   const text = choice?.delta?.content;
-  if (typeof text === "string" && text !== "") yield { kind: "text", text };
+  if (typeof text === "string" && text !== "") yield { kind: "text", text, position };
   if (typeof choice?.finish_reason === "string") yield { kind: "finish", reason: choice.finish_reason };
   if (chunk.muse_metrics) yield { kind: "metrics", metrics: chunk.muse_metrics };
 }

@@ -1,179 +1,190 @@
-// The conversation: its messages, the one running answer, and what can be done to them.
+// The conversation: its messages, the one running answer, and the request for it.
 //
-// Lives in memory only. An answer goes through the phases
-//   waiting -> writing -> done | stopped | failed
-// and every changing fact of it is a signal of its own, so that a token touches nothing but its text.
-// `progress` says what the server is at (loading, queued, prefill, ...) while no text comes.
-// One answer runs at a time. What the server sees of a message is role and content, nothing else.
+// Lives in memory only. One answer runs at a time. What the server sees of a message is role and content,
+// and every request sends the whole conversation.
+//
+// A request that replaces a part of the conversation (an edit, another try) shows the new history at once, but
+// it is only pending until the model has taken it: if the request fails before, the old history comes back.
 
+import { ApiError } from "../net/api.js";
+import { askDetached, cancelReply, readReply } from "../net/reply.js";
 import { computed, signal } from "../vendor/signals.js";
-import { ApiError, postJson } from "../net/api.js";
-import { streamCompletion } from "../net/completion.js";
+import { applyUpdate, asTurn, newAnswer, userMessage } from "./messages.js";
+import { clearNotices } from "./notices.js";
+import { closeSession, hasStarted, noteStarted, renewSession, sessionId } from "./session.js";
 import { requestFields, systemMessage } from "./settings.js";
 
-// How long a stopped stream may take to end by itself (it then brings its figures) before it is cut.
+// How long a stopped stream may take to end by itself (it then brings its figures) before it is left.
 const STOP_PATIENCE_MS = 1500;
 
 /** @type {import("../vendor/signals.js").Signal<Array<object>>} user and assistant messages, oldest first */
 export const messages = signal([]);
-/** The running answer with its controls, or null: {answer, controller, stopping}. */
-const running = signal(null);
-/** What New chat put away, until the next message: {messages, sessionId} or null. */
+/** What New chat put away, until the next request: messages, or null. */
 export const putAway = signal(null);
+/** What the conversation was before an answer was edited, until the next request: messages, or null. */
+export const undoable = signal(null);
 /** The answer that ended last, for the announcement; changes once per ended answer. */
 export const lastEnded = signal(null);
+/** Whether the conversation is being fetched from the server. */
+export const isRestoring = signal(false);
+/** The running answer with its controls (see start), or null. */
+const running = signal(null);
 
 export const isRunning = computed(() => running.value !== null);
-export const isStopping = computed(() => running.value?.stopping ?? false);
-
-let sessionId = randomId();
-let nextKey = 1;
+export const isStopping = computed(() => running.value?.stopping.value ?? false);
+/** Whether the shown history still waits for the model to take it. */
+export const isPending = computed(() => (running.value?.before.value ?? null) !== null);
+/** Whether a request can be sent now. */
+export const canAsk = computed(() => !isRunning.value && !isRestoring.value);
 
 /** @param {string} text what the user wrote; must not be blank */
 export function send(text) {
-  if (isRunning.value) return;
+  if (canAsk.value) ask([...messages.value, userMessage(text)]);
+}
+
+/**
+ * Asks for an answer to this history, which then is the conversation.
+ * @param {object[]} history ends with a user message
+ * @param {((fault: ApiError) => void)|null} onRefused given where the history replaces another one: if the model
+ *   does not take it, the conversation goes back to what it was, and this is told why
+ */
+export function ask(history, onRefused = null) {
+  const before = onRefused === null ? null : { messages: messages.value, undoable: undoable.value, onRefused };
+  const answer = newAnswer();
+  clearNotices();
+  noteStarted();
   putAway.value = null;
-  answerTo([...messages.value, { key: nextKey++, role: "user", text }]);
+  undoable.value = null;
+  messages.value = [...history, answer];
+  start(answer, before, (abort) => askDetached(requestBody(history), abort));
 }
 
-/** Runs the last answer again in place of the old one; also the retry after an error. */
-export function regenerate() {
-  if (isRunning.value) return;
-  const kept = messages.value.slice(0, lastUserIndex() + 1);
-  if (kept.length > 0) answerTo(kept);
-}
-
-/** Replaces the last user message and asks again. */
-export function editLast(text) {
-  if (isRunning.value) return;
-  const index = lastUserIndex();
-  if (index < 0) return;
-  answerTo([...messages.value.slice(0, index), { key: nextKey++, role: "user", text }]);
+/** Shows a conversation that the server holds; a reply that still runs is followed from its beginning. */
+export function show(history, runningReply) {
+  if (runningReply === null) {
+    messages.value = history;
+    return;
+  }
+  const answer = newAnswer();
+  answer.replyId = runningReply;
+  messages.value = [...history, answer];
+  start(answer, null, (abort) => readReply(runningReply, abort));
 }
 
 /** Ends the running answer; what has been written stays. */
 export function stop() {
   const run = running.value;
-  if (run === null || run.stopping) return;
-  running.value = { ...run, stopping: true };
-  // Asking first lets the stream end in order, with its figures; closing the connection is for a reply
-  // that has not begun, and for a server that does not answer.
+  if (run === null || run.stopping.value) return;
+  leave(run);
   if (run.answer.replyId === null) {
-    run.controller.abort();
+    end(run, "stopped", new ApiError("It was stopped before the model had taken it."));
     return;
   }
-  postJson("/api/cancel", { reply_id: run.answer.replyId }).catch(() => run.controller.abort());
-  setTimeout(() => run.controller.abort(), STOP_PATIENCE_MS);
+  // Waiting a little lets the stream end in order, with its figures.
+  setTimeout(() => {
+    run.controller.abort();
+    if (running.value === run) end(run, "stopped");
+  }, STOP_PATIENCE_MS);
 }
 
-/** An empty conversation under a new session id. The old one can be brought back until the next message. */
+/** An empty conversation under a new session id. The old one can be brought back until the next request. */
 export function newChat() {
-  if (messages.value.length > 0) putAway.value = { messages: messages.value, sessionId };
-  abandonRun();
+  const run = running.value;
+  const left = run?.before.value?.messages ?? messages.value;
+  if (run !== null) {
+    leave(run);
+    run.answer.phase.value = "stopped";
+    running.value = null;
+  }
+  if (left.length > 0) putAway.value = left;
+  if (hasStarted()) {
+    closeSession(sessionId());
+    renewSession();
+  }
   messages.value = [];
-  sessionId = randomId();
+  isRestoring.value = false;
+  undoable.value = null;
+  clearNotices();
 }
 
+/** Undoes New chat. The server has closed the old session; the next request tells the new one everything. */
 export function bringBack() {
   if (putAway.value === null) return;
-  messages.value = putAway.value.messages;
-  sessionId = putAway.value.sessionId;
+  messages.value = putAway.value;
   putAway.value = null;
 }
 
-function abandonRun() {
-  const run = running.value;
-  if (run === null) return;
-  run.answer.phase.value = "stopped";
-  running.value = null;
-  run.controller.abort();
-}
-
-function lastUserIndex() {
-  return messages.value.findLastIndex((message) => message.role === "user");
-}
-
-function answerTo(history) {
-  const answer = {
-    key: nextKey++,
-    role: "assistant",
-    replyId: null,
-    text: signal(""),
-    phase: signal("waiting"),
-    progress: signal(null),
-    finishReason: signal(null),
-    metrics: signal(null),
-    error: signal(null),
+/**
+ * Follows an answer as the running one.
+ * @param {object|null} before what comes back if the model does not take the request; null once it has
+ * @param {(abort: AbortSignal) => AsyncGenerator<object>} openUpdates
+ */
+function start(answer, before, openUpdates) {
+  const run = {
+    answer,
+    controller: new AbortController(),
+    hasConnection: false,
+    stopping: signal(false),
+    before: signal(before),
   };
-  const run = { answer, controller: new AbortController(), stopping: false };
-  messages.value = [...history, answer];
   running.value = run;
-  follow(run, requestBody(history));
+  follow(run, openUpdates(run.controller.signal));
 }
 
-async function follow({ answer, controller }, body) {
-  const isCurrent = () => running.value?.answer === answer;
+/** Has the server end a reply. It knows nothing of closed connections: only its id ends a detached reply. */
+function leave(run) {
+  run.stopping.value = true;
+  if (run.answer.replyId !== null) cancelReply(run.answer.replyId);
+  // Before its headers came, the server still takes a closed connection for the end of the request. After
+  // that it is read on, until its id is known.
+  else if (!run.hasConnection) run.controller.abort();
+}
+
+async function follow(run, updates) {
+  const { answer } = run;
+  const isCurrent = () => running.value === run;
   try {
-    for await (const update of streamCompletion(body, controller.signal)) {
-      if (!isCurrent()) return;
-      apply(answer, update);
+    for await (const update of updates) {
+      if (update.kind === "open") run.hasConnection = true;
+      if (update.kind === "started") {
+        run.before.value = null;
+        if (run.stopping.value && answer.replyId === null) cancelReply(update.id);
+      }
+      applyUpdate(answer, update);
+      if (!isCurrent() && answer.replyId !== null) return;
     }
     if (!isCurrent()) return;
-    const wasStopped = running.value.stopping || answer.metrics.value?.cancelled === true;
-    end(answer, wasStopped ? "stopped" : "done");
+    end(run, run.stopping.value || answer.metrics.value?.cancelled === true ? "stopped" : "done");
   } catch (fault) {
     if (!isCurrent()) return;
-    if (running.value.stopping) {
-      end(answer, "stopped");
+    if (run.stopping.value) {
+      end(run, "stopped");
       return;
     }
-    answer.error.value = fault instanceof ApiError ? fault : new ApiError("The page made a mistake. Please try again.");
-    end(answer, "failed");
-    if (!(fault instanceof ApiError)) throw fault;
+    const said = fault instanceof ApiError ? fault : new ApiError("The page made a mistake. Please try again.");
+    end(run, said.code === "interrupted" ? "interrupted" : "failed", said);
+    if (said !== fault) throw fault;
   }
 }
 
-function end(answer, phase) {
+function end(run, phase, fault = null) {
+  const { answer } = run;
+  const before = run.before.value;
   running.value = null;
-  answer.phase.value = phase;
   answer.progress.value = null;
-  lastEnded.value = answer;
-}
-
-function apply(answer, update) {
-  switch (update.kind) {
-    case "started":
-      answer.replyId = update.id;
-      break;
-    case "progress":
-      answer.progress.value = update;
-      break;
-    case "text":
-      answer.phase.value = "writing";
-      answer.progress.value = null;
-      answer.text.value += update.text;
-      break;
-    case "finish":
-      answer.finishReason.value = update.reason;
-      break;
-    case "metrics":
-      answer.metrics.value = update.metrics;
-      break;
+  if (before !== null) {
+    messages.value = before.messages;
+    undoable.value = before.undoable;
+    before.onRefused(fault);
+    return;
   }
+  if (phase !== "stopped") answer.error.value = fault;
+  answer.phase.value = phase;
+  lastEnded.value = answer;
 }
 
 function requestBody(history) {
   const turns = history.map(asTurn).filter((turn) => turn.role === "user" || turn.content !== "");
   const system = systemMessage.value.trim() === "" ? [] : [{ role: "system", content: systemMessage.value }];
-  return { messages: [...system, ...turns], session_id: sessionId, ...requestFields() };
-}
-
-function asTurn(message) {
-  return { role: message.role, content: message.role === "user" ? message.text : message.text.value };
-}
-
-// Not crypto.randomUUID: that exists only on https and localhost.
-function randomId() {
-  const bytes = crypto.getRandomValues(new Uint8Array(12));
-  return `page-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  return { messages: [...system, ...turns], session_id: sessionId(), ...requestFields() };
 }

@@ -1,20 +1,24 @@
-// Small values that may outlive the page: theme and sampling settings. Never chat text.
-// Storage can be switched off or full; the page then works without it.
+// Small values that may outlive the page. Never chat text.
+// "local" is kept by the browser: theme and sampling settings. "session" is this tab's own and survives a
+// reload: the id of its chat. Storage can be switched off or full; the page then works without it.
+
+const AREAS = { local: "localStorage", session: "sessionStorage" };
 
 /** @returns {string|null} */
-export function readStored(key) {
+export function readStored(key, area = "local") {
   try {
-    return localStorage.getItem(`muse.${key}`);
+    return globalThis[AREAS[area]].getItem(`muse.${key}`);
   } catch {
     return null;
   }
 }
 
 /** Stores the value, or forgets it when it is null. */
-export function writeStored(key, value) {
+export function writeStored(key, value, area = "local") {
   try {
-    if (value === null) localStorage.removeItem(`muse.${key}`);
-    else localStorage.setItem(`muse.${key}`, value);
+    const storage = globalThis[AREAS[area]];
+    if (value === null) storage.removeItem(`muse.${key}`);
+    else storage.setItem(`muse.${key}`, value);
   } catch {
     // nothing to do: the choice then lasts as long as the page
   }

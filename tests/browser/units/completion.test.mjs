@@ -21,7 +21,7 @@ test("a whole answer gives its id, text, end and figures", async () => {
     ': muse {"phase":"prefill","processed":1,"total":2}\n\n',
     chunk({ role: "assistant" }),
     chunk({ content: "Hel" }),
-    chunk({ content: "lo" }),
+    `id: 5\n${chunk({ content: "lo" })}`,
     chunk({}, "length"),
     data({ id: "chatcmpl-1", choices: [{ index: 0, delta: {}, finish_reason: null }], muse_metrics: { total_ms: 5 } }),
     data({ id: "chatcmpl-1", choices: [], usage: { total_tokens: 3 } }),
@@ -30,8 +30,8 @@ test("a whole answer gives its id, text, end and figures", async () => {
   assert.deepEqual(updates, [
     { kind: "progress", phase: "prefill", processed: 1, total: 2 },
     { kind: "started", id: "chatcmpl-1" },
-    { kind: "text", text: "Hel" },
-    { kind: "text", text: "lo" },
+    { kind: "text", text: "Hel", position: null },
+    { kind: "text", text: "lo", position: 5 },
     { kind: "finish", reason: "length" },
     { kind: "metrics", metrics: { total_ms: 5 } },
   ]);

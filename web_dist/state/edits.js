@@ -1,0 +1,52 @@
+// Changes to what was said before: edit a message, ask for another answer, edit an answer.
+//
+// The first two drop the later turns and send what is left. They hold only once the model has taken them;
+// otherwise the conversation goes back to what it was, and the refusal says why.
+// An edited answer holds at once, because nothing is sent; the next request carries it to the model.
+
+import { ask, canAsk, messages, undoable } from "./conversation.js";
+import { editedAnswer, userMessage } from "./messages.js";
+import { refusal } from "./notices.js";
+
+/** Replaces a user message and asks again from there. Blank text is not taken. */
+export function editMessage(message, text) {
+  const at = messages.value.indexOf(message);
+  if (!canAsk.value || at < 0 || text.trim() === "") return;
+  message.draft.value = null;
+  const editAgain = { label: "Edit again", run: () => (message.draft.value = text) };
+  ask([...messages.value.slice(0, at), userMessage(text)], (fault) => {
+    refusal.value = { title: "Your edit was not sent. The chat is as it was.", fault, again: editAgain };
+  });
+}
+
+/** Asks for another answer in place of this one; also the retry after an error. */
+export function regenerate(answer) {
+  const at = messages.value.indexOf(answer);
+  if (!canAsk.value || at < 0) return;
+  const history = messages.value.slice(0, at);
+  // The last answer, without a word in it, is no loss: another failure then shows in its place.
+  if (at === messages.value.length - 1 && answer.text.value === "") {
+    ask(history);
+    return;
+  }
+  ask(history, (fault) => {
+    const again = { label: "Try again", run: () => regenerate(answer) };
+    refusal.value = { title: "There is no new answer. The chat is as it was.", fault, again };
+  });
+}
+
+/** Replaces the text of an answer and drops what came after it. Blank text is not taken. */
+export function editAnswer(answer, text) {
+  const at = messages.value.indexOf(answer);
+  if (!canAsk.value || at < 0 || text.trim() === "") return;
+  answer.draft.value = null;
+  if (text === answer.text.value) return;
+  undoable.value = messages.value;
+  messages.value = [...messages.value.slice(0, at), editedAnswer(text)];
+}
+
+export function undoEdit() {
+  if (!canAsk.value || undoable.value === null) return;
+  messages.value = undoable.value;
+  undoable.value = null;
+}

@@ -1,0 +1,66 @@
+// After a reload the conversation comes back from the server, which holds it in memory; after a restart of the
+// server the page says that nothing is held there any more.
+
+import { ApiError, getJson } from "../net/api.js";
+import { computed, effect } from "../vendor/signals.js";
+import { isRestoring, messages, show } from "./conversation.js";
+import { missingAnswer, restoredMessage } from "./messages.js";
+import { remark } from "./notices.js";
+import { server } from "./server.js";
+import { claimSession, hasStarted, renewSession, sessionId } from "./session.js";
+import { systemMessage } from "./settings.js";
+
+const FORGOTTEN = "The server was restarted (or has forgotten this chat), so this chat could not be restored.";
+const NOT_FETCHED = "This chat could not be fetched from the server. Reload the page to try again.";
+const RESTARTED = "The server was restarted, and the model has forgotten this chat. Your next message sends all of it again.";
+
+// The server answers from memory; much longer than that means that it does not answer at all.
+const PATIENCE_MS = 15_000;
+
+const instanceId = computed(() => server.value?.server.instance_id ?? null);
+
+/** Brings back the chat of this tab, if it had one. The page calls it once, before it is first shown. */
+export async function restoreChat() {
+  const wanted = sessionId();
+  isRestoring.value = hasStarted();
+  const isOurs = await claimSession();
+  if (!isRestoring.value) return;
+  const outcome = await fetchSession(wanted);
+  // New chat may have been chosen meanwhile.
+  if (!isRestoring.value) return;
+  isRestoring.value = false;
+  // A copy of a tab shows the same conversation, and goes its own way from there.
+  if (outcome.session !== null) showSession(outcome.session, isOurs ? outcome.session.running : null);
+  else remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
+  if (outcome.isForgotten) renewSession();
+}
+
+async function fetchSession(id) {
+  try {
+    const path = `/v1/sessions/${encodeURIComponent(id)}`;
+    return { session: await getJson(path, AbortSignal.timeout(PATIENCE_MS)), isForgotten: false };
+  } catch (fault) {
+    return { session: null, isForgotten: fault.status === 404 };
+  }
+}
+
+function showSession(session, running) {
+  const system = session.messages.find((record) => record.role === "system");
+  if (system !== undefined) systemMessage.value = system.content;
+  const history = session.messages.filter((record) => record.role !== "system").map(restoredMessage);
+  if (running === null && history.at(-1)?.role === "user") {
+    history.push(missingAnswer(new ApiError("This message has no answer yet.")));
+  }
+  show(history, running);
+}
+
+/** Says so when the server that answers is not the one that knew the conversation. */
+export function noticeRestarts() {
+  let known = null;
+  return effect(() => {
+    const current = instanceId.value;
+    if (current === null) return;
+    if (known !== null && current !== known && messages.peek().length > 0) remark.value = RESTARTED;
+    known = current;
+  });
+}

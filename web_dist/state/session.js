@@ -1,0 +1,78 @@
+// The id of this tab's chat on the server. Kept in the tab's own storage, so that a reload finds the chat again
+// and another tab has another one. The id is all that is kept: the server holds the conversation.
+
+import { postJson, sendDelete } from "../net/api.js";
+import { readStored, writeStored } from "./storage.js";
+
+// A reload frees the id of the page before it within milliseconds; a tab that still lives never does.
+const CLAIM_PATIENCE_MS = 600;
+
+let id = readStored("session", "session") ?? newId();
+let isStarted = readStored("session-started", "session") !== null;
+let release = () => {};
+
+/** The id that requests of this chat carry. */
+export function sessionId() {
+  return id;
+}
+
+/** Whether the server may know this chat: a request was sent under its id. */
+export function hasStarted() {
+  return isStarted;
+}
+
+export function noteStarted() {
+  isStarted = true;
+  writeStored("session-started", "yes", "session");
+}
+
+/** From now on this tab is another chat. */
+export function renewSession() {
+  id = newId();
+  isStarted = false;
+  writeStored("session-started", null, "session");
+  hold();
+}
+
+/**
+ * Makes sure that no other tab uses the same id: browsers copy the storage of a tab that is duplicated.
+ * @returns {Promise<boolean>} false: another tab has that chat, and this one has a new id
+ */
+export async function claimSession() {
+  if (await hold()) return true;
+  renewSession();
+  return false;
+}
+
+/** Has the server end and forget a chat. Nothing depends on it: a chat that is not used is forgotten anyway. */
+export async function closeSession(closed) {
+  const path = `/v1/sessions/${encodeURIComponent(closed)}`;
+  try {
+    await sendDelete(path);
+  } catch {
+    await postJson(`${path}/reset`, {}).catch(() => {});
+  }
+}
+
+/** Holds a lock named after the id for as long as this tab has it; false if another tab holds it. */
+function hold() {
+  release();
+  // Only secure contexts have locks; without them a duplicated tab shares its chat.
+  if (navigator.locks === undefined) return Promise.resolve(true);
+  return new Promise((resolve) => {
+    const held = () => {
+      resolve(true);
+      return new Promise((done) => (release = done));
+    };
+    const options = { signal: AbortSignal.timeout(CLAIM_PATIENCE_MS) };
+    navigator.locks.request(`muse.session.${id}`, options, held).catch(() => resolve(false));
+  });
+}
+
+// Not crypto.randomUUID: that exists only on https and localhost.
+function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  const made = `page-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  writeStored("session", made, "session");
+  return made;
+}

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.scripts import ask, wait_over, wait_until
+from tests.browser.conftest import PageWatch
+from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over, wait_until
 from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
@@ -26,8 +27,13 @@ STICKING_OUT = """() => {
 }"""
 
 
-MUST_BE_REACHED = """New chat|Settings|Conversation|Copy code|Table|Copy answer|Answer again|Message|Close settings
-System message|Temperature|Temperature, slider|Seed|System""".replace("\n", "|").split("|")
+MUST_BE_REACHED = """New chat|Settings|Conversation|Edit message|Copy code|Table|Copy answer|Edit answer|Regenerate
+Message|Close settings|System message|Temperature|Temperature, slider|Seed|System""".replace("\n", "|").split("|")
+TOO_SMALL = """() => [...document.querySelectorAll("button, input:not([disabled]), textarea")]
+  .filter((e) => e.checkVisibility())
+  .map((e) => [e.getAttribute("aria-label") ?? e.id ?? e.textContent, e.getBoundingClientRect()])
+  .filter(([, box]) => box.height < 44 || box.width < 44)
+  .map(([name, box]) => `${name} ${box.width} x ${box.height}`)"""
 
 
 @pytest.mark.parametrize("size", SIZES, ids=str)
@@ -52,15 +58,10 @@ def test_targets_fit_a_finger(open_page: Callable[..., Page], chat_server: Serve
     page.get_by_label("Message", exact=True).fill("tour")
     page.get_by_role("button", name="Send").click()
     wait_over(page.locator(".from-model").last)
-    small = """() => [...document.querySelectorAll("button, input:not([disabled]), textarea")]
-      .filter((e) => e.checkVisibility())
-      .map((e) => [e.getAttribute("aria-label") ?? e.id ?? e.textContent, e.getBoundingClientRect()])
-      .filter(([, box]) => box.height < 44 || box.width < 44)
-      .map(([name, box]) => `${name} ${box.width} x ${box.height}`)"""
-    assert page.evaluate(small) == []
+    assert page.evaluate(TOO_SMALL) == []
     page.get_by_role("button", name="Settings", exact=True).tap()
     page.get_by_role("button", name="Add a stop string").tap()
-    assert page.evaluate(small) == []
+    assert page.evaluate(TOO_SMALL) == []
 
 
 def test_the_view_follows_only_at_the_end(chromium_page: Page) -> None:
@@ -119,6 +120,38 @@ def test_text_has_enough_contrast(open_page: Callable[..., Page], chat_server: S
     page.locator(".receipt").click()
     page.get_by_role("button", name="Settings", exact=True).click()
     assert page.evaluate(LOW_CONTRAST) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_editing_fits_a_phone(
+    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess], watch: PageWatch, scheme: str
+) -> None:
+    """The editor, an edited answer and a refused edit: nothing sticks out, targets fit, all can be read."""
+    watch.expected.append("400")
+    server = scripted_server({**CHAT_SCRIPT, "context_length": 256})
+    page = open_page(
+        server.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, color_scheme=scheme
+    )
+
+    def check() -> None:
+        assert [page.evaluate(rule) for rule in (STICKING_OUT, TOO_SMALL, LOW_CONTRAST)] == [[], [], []]
+
+    page.get_by_label("Message", exact=True).fill("short")
+    page.get_by_role("button", name="Send").tap()
+    wait_over(page.locator(".from-model"))
+    page.get_by_role("button", name="Edit message").tap()
+    check()
+    page.get_by_label("Your message").fill("short " * 300)
+    page.get_by_role("button", name="Save & send").tap()
+    expect(page.get_by_role("alert")).to_be_visible()
+    check()
+    page.get_by_role("button", name="Dismiss").tap()
+    page.get_by_role("button", name="Edit answer").tap()
+    page.get_by_label("The answer").fill("Other words.")
+    check()
+    page.get_by_role("button", name="Save").tap()
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    check()
 
 
 LOW_CONTRAST = """() => {

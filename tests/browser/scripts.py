@@ -86,7 +86,7 @@ CHAT_SCRIPT: dict[str, Any] = {
         {"when": "hostile", "tokens": pieces(HOSTILE)},
         {"when": "long", "tokens": pieces(LONG), "token_ms": 4},
         {"when": "endless", "tokens": {"repeat": ["on ", "and "], "count": 30000}, "token_ms": 10},
-        {"when": "lines", "tokens": pieces("\n\n".join(LINES)), "token_ms": 5},
+        {"when": "lines", "tokens": pieces("\n\n".join(LINES)), "token_ms": 8},
         {"when": "short", "tokens": ["Short", " answer."]},
         {"tokens": ["You", " said", " something."]},
     ],

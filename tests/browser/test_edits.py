@@ -107,23 +107,26 @@ def test_an_edit_without_a_connection_changes_nothing(chromium_page: Page, watch
 
 
 def test_an_edit_is_pending_until_the_model_has_taken_it(chromium_page: Page) -> None:
-    """Shown at once; stopped before the model took it, the old history is back."""
+    """Shown at once; stopped before the model took it, the old history is back, and a late start is cancelled."""
     two_turns(chromium_page)
-    unanswered: list[Route] = []
+    held_back: list[Route] = []
 
     def hold(route: Route) -> None:
-        unanswered.append(route)
+        held_back.append(route)
 
     chromium_page.route("**/v1/chat/completions", hold, times=1)
-    edit_message(chromium_page, 0, "waiting words")
-    expect(chromium_page.locator(".pending .bubble")).to_have_text("waiting words")
+    edit_message(chromium_page, 0, "endless words")
+    expect(chromium_page.locator(".pending .bubble")).to_have_text("endless words")
     expect(chromium_page.locator(".turn")).to_have_count(2)
     chromium_page.get_by_role("button", name="Stop").click()
     expect(refusal(chromium_page)).to_contain_text("stopped before the model had taken it")
     assert shown(chromium_page) == TWO_TURNS
     refusal(chromium_page).get_by_role("button", name="Dismiss").click()
     expect(refusal(chromium_page)).to_have_count(0)
-    unanswered[0].abort()
+    with chromium_page.expect_response("**/api/cancel") as cancelled:
+        held_back[0].continue_()
+    assert cancelled.value.json() == {"cancelled": True}
+    assert shown(chromium_page) == TWO_TURNS
 
 
 def test_escape_and_cancel_leave_a_message_as_it_was(chromium_page: Page) -> None:
@@ -225,7 +228,8 @@ def test_an_edited_answer_holds_at_once_and_can_be_undone(chromium_page: Page, c
     assert shown(chromium_page) == ["short one", "My own words."]
     expect(chromium_page.locator(".receipt")).to_have_count(0)
     assert len(bodies) == 2
-    chromium_page.get_by_role("button", name="Undo").click()
+    chromium_page.get_by_role("button", name="Undo").press("Enter")
+    expect(chromium_page.get_by_label("Message", exact=True)).to_be_focused()
     assert shown(chromium_page) == TWO_TURNS
     expect(chromium_page.locator(".receipt")).to_have_count(2)
     change()

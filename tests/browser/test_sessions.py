@@ -120,13 +120,14 @@ def test_stop_ends_a_detached_answer_on_the_server(chromium_page: Page, chat_ser
     assert session["messages"][-1]["content"].strip() == answer.locator(".prose").inner_text()
 
 
-def test_stop_in_the_queue_ends_the_answer_too(chromium_page: Page, chat_server: ServerProcess) -> None:
+@pytest.mark.parametrize("words", ["Waiting for the first word", "In line"])
+def test_stop_in_the_queue_ends_the_answer_too(chromium_page: Page, chat_server: ServerProcess, words: str) -> None:
     """Before its id is known: it ends at once for the reader, and on the server as soon as its turn comes."""
     with chat_server.stream_chat("endless", session_id=session_id(chromium_page)) as other:
         lines = other.iter_lines()  # closes the stream when it is dropped
         assert next(lines)
         answer = ask(chromium_page, "endless too")
-        expect(answer.locator(".waiting")).to_contain_text("In line")
+        expect(answer.locator(".waiting")).to_contain_text(words)
         chromium_page.get_by_role("button", name="Stop").click()
         wait_over(answer, "stopped")
         expect(answer.locator(".note")).to_have_text("Stopped before the first word.")

@@ -4,6 +4,7 @@ import { editAnswer, regenerate } from "../state/edits.js";
 import { isOver } from "../state/messages.js";
 import { useSignal } from "../vendor/signals.js";
 import { Failure, Interruption, Note } from "./answer_end.js";
+import { returnToComposer } from "./composer.js";
 import { CopyButton } from "./copy_button.js";
 import { Editor, useReturningFocus } from "./editor.js";
 import { LiveText } from "./live_text.js";
@@ -44,6 +45,10 @@ function Ending({ answer, isLast, editButton }) {
   const hasText = answer.text.value !== "";
   // The words of a failure have a button of their own.
   const hasRetry = isLast && HowItEnded !== Note;
+  const answerAgain = () => {
+    regenerate(answer);
+    returnToComposer();
+  };
   return html`<div class="ending">
     <${HowItEnded} answer=${answer} isLast=${isLast} />
     <div class="turn-actions">
@@ -56,7 +61,7 @@ function Ending({ answer, isLast, editButton }) {
             onClick=${() => (answer.draft.value = answer.text.value)}
           />`
         : null}
-      ${hasRetry ? null : html`<${TurnButton} icon="again" name="Regenerate" onClick=${() => regenerate(answer)} />`}
+      ${hasRetry ? null : html`<${TurnButton} icon="again" name="Regenerate" onClick=${answerAgain} />`}
       <${Receipt} metrics=${answer.metrics.value} isOpen=${isOpen} />
     </div>
     ${isOpen.value ? html`<${ReceiptDetails} metrics=${answer.metrics.value} />` : null}

@@ -2,6 +2,7 @@
 import { html } from "../html.js";
 import { undoable } from "../state/conversation.js";
 import { regenerate, undoEdit } from "../state/edits.js";
+import { returnToComposer } from "./composer.js";
 import { FaultWords } from "./fault_words.js";
 import { Icon } from "./icons.js";
 
@@ -19,19 +20,29 @@ export function Note({ answer, isLast }) {
 }
 
 function Edited({ canUndo }) {
+  const undo = () => {
+    undoEdit();
+    returnToComposer();
+  };
   return html`<div class="note with-button">
     <p>Edited by you.</p>
-    ${canUndo ? html`<button type="button" class="quiet" onClick=${undoEdit}><${Icon} name="back" />Undo</button>` : null}
+    ${canUndo ? html`<button type="button" class="quiet" onClick=${undo}><${Icon} name="back" />Undo</button>` : null}
   </div>`;
+}
+
+function RetryButton({ answer, words }) {
+  const retry = () => {
+    regenerate(answer);
+    returnToComposer();
+  };
+  return html`<button type="button" class="framed" onClick=${retry}>${words}</button>`;
 }
 
 export function Interruption({ answer, isLast }) {
   const words = answer.error.value.message;
   return html`<div class="note caution with-button" role="group" aria-label="Interrupted">
     <p>${answer.text.value === "" ? words : `Interrupted here. ${words}`}</p>
-    ${isLast
-      ? html`<button type="button" class="framed" onClick=${() => regenerate(answer)}>Send again</button>`
-      : null}
+    ${isLast ? html`<${RetryButton} answer=${answer} words="Send again" />` : null}
   </div>`;
 }
 
@@ -39,6 +50,6 @@ export function Failure({ answer, isLast }) {
   return html`<div class="failure" role="group" aria-label="Error">
     <${Icon} name="warning" />
     <div class="failure-words"><${FaultWords} fault=${answer.error.value} /></div>
-    ${isLast ? html`<button type="button" class="framed" onClick=${() => regenerate(answer)}>Retry</button>` : null}
+    ${isLast ? html`<${RetryButton} answer=${answer} words="Retry" />` : null}
   </div>`;
 }

@@ -15,6 +15,11 @@ export function focusComposer() {
   document.getElementById(FIELD_ID)?.focus();
 }
 
+/** After a button that is gone now: the keyboard goes on here. Not on phones, where half the screen would go. */
+export function returnToComposer() {
+  if (matchMedia("(hover: hover)").matches) focusComposer();
+}
+
 /** True for an Enter that means "send": not while an input method is composing, not with a modifier. */
 function isSendKey(event) {
   if (event.key !== "Enter" || event.shiftKey || event.altKey || event.ctrlKey || event.metaKey) return false;
@@ -28,10 +33,7 @@ export function Composer() {
   const field = useRef(null);
   const busy = isRunning.value;
 
-  useEffect(() => {
-    // Opening an on-screen keyboard unasked would cover half of a phone.
-    if (matchMedia("(hover: hover)").matches) field.current.focus();
-  }, []);
+  useEffect(returnToComposer, []);
 
   useLayoutEffect(() => {
     if (!NEEDS_MEASURING) return;

@@ -1,7 +1,7 @@
 // A message being edited in its place: Save, Cancel, Escape, Ctrl or Cmd with Enter.
 import { html } from "../html.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
-import { focusComposer } from "./composer.js";
+import { returnToComposer } from "./composer.js";
 import { whyNotNow } from "./turn_button.js";
 
 /**
@@ -24,8 +24,7 @@ export function Editor({ draft, label, saveWords, warning, onSave }) {
     event.preventDefault();
     if (reason !== null) return;
     onSave(draft.value);
-    // On a phone this would open the keyboard over what was just asked for.
-    if (matchMedia("(hover: hover)").matches) focusComposer();
+    returnToComposer();
   };
   const onKeyDown = (event) => {
     if (event.isComposing) return;

@@ -1,6 +1,7 @@
 // Above the composer: what there is to say about the conversation as a whole. Each can be dismissed.
 import { html } from "../html.js";
 import { refusal, remark } from "../state/notices.js";
+import { returnToComposer } from "./composer.js";
 import { FaultWords } from "./fault_words.js";
 import { Icon } from "./icons.js";
 
@@ -20,6 +21,7 @@ function Refusal({ refusal: { title, fault, again } }) {
   const close = () => (refusal.value = null);
   const tryAgain = () => {
     close();
+    returnToComposer();
     again.run();
   };
   return html`<div class="banner" role="alert">
@@ -36,7 +38,11 @@ function Refusal({ refusal: { title, fault, again } }) {
 }
 
 function Dismiss({ onClick }) {
-  return html`<button type="button" class="quiet" title="Dismiss" aria-label="Dismiss" onClick=${onClick}>
+  const dismiss = () => {
+    onClick();
+    returnToComposer();
+  };
+  return html`<button type="button" class="quiet" title="Dismiss" aria-label="Dismiss" onClick=${dismiss}>
     <${Icon} name="close" />
   </button>`;
 }

@@ -123,7 +123,6 @@ function start(answer, before, openUpdates) {
   const run = {
     answer,
     controller: new AbortController(),
-    hasConnection: false,
     stopping: signal(false),
     before: signal(before),
   };
@@ -131,13 +130,13 @@ function start(answer, before, openUpdates) {
   follow(run, openUpdates(run.controller.signal));
 }
 
-/** Has the server end a reply. It knows nothing of closed connections: only its id ends a detached reply. */
+/**
+ * Has the server end a reply. A closed connection would not: only its id ends a detached reply. While that is
+ * unknown, the stream is read on unseen until it is there.
+ */
 function leave(run) {
   run.stopping.value = true;
   if (run.answer.replyId !== null) cancelReply(run.answer.replyId);
-  // Before its headers came, the server still takes a closed connection for the end of the request. After
-  // that it is read on, until its id is known.
-  else if (!run.hasConnection) run.controller.abort();
 }
 
 async function follow(run, updates) {
@@ -145,13 +144,13 @@ async function follow(run, updates) {
   const isCurrent = () => running.value === run;
   try {
     for await (const update of updates) {
-      if (update.kind === "open") run.hasConnection = true;
-      if (update.kind === "started") {
-        run.before.value = null;
-        if (run.stopping.value && answer.replyId === null) cancelReply(update.id);
+      if (!isCurrent()) {
+        if (update.kind === "started") cancelReply(update.id);
+        if (update.kind === "started" || answer.replyId !== null) return;
+        continue;
       }
+      if (update.kind === "started") run.before.value = null;
       applyUpdate(answer, update);
-      if (!isCurrent() && answer.replyId !== null) return;
     }
     if (!isCurrent()) return;
     end(run, run.stopping.value || answer.metrics.value?.cancelled === true ? "stopped" : "done");

@@ -1,8 +1,8 @@
 // What goes with each request besides the conversation: system message, sampling, limits.
 //
 // A field the user has not touched is null and is left out of the request, so that the server's own
-// default for the model holds. Sampling is kept in the browser; the system message is chat text and
-// lives only as long as the page.
+// default for the model holds. Sampling is kept in the browser; the system message is chat text, which only the
+// server keeps, in memory.
 
 import { computed, signal } from "../vendor/signals.js";
 import { readStored, writeStored } from "./storage.js";

@@ -1,0 +1,199 @@
+"""What a history should be: a second, plain implementation of the rules of actors/transcripts, for comparison.
+
+It knows of each answer what was sent and, if the ids are known, all that was generated; and it writes prompts as one
+text, without Jinja, segments or ids.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+import attrs
+
+from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
+from muse.api.message import Message
+from muse.protocol import IdsSegment, Ready, Segment, Supports, TextSegment
+from muse.worker.engines.scripted_tokens import ScriptedTokenizer
+
+SPECIAL: Final = ("<|im_end|>", "<|im_start|>", "<think>", "</think>")
+MAX_SESSIONS: Final = 3
+MAX_CHARS: Final = 1500
+STOP: Final = "STOP"
+_TURNS: Final = (
+    "{% for m in messages %}{% set text = m.content %}{% if m.role == 'assistant' and '</think>' in text %}"
+    "{% set text = text.split('</think>')[-1].lstrip('\n') %}{% endif %}"
+    "{{ '<|im_start|>' + m.role + '\n' + text + '<|im_end|>\n' }}{% endfor %}"
+)
+TEMPLATES: Final = {
+    "plain": "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+    "{{ '<|im_start|>assistant\n' }}",
+    "thinks": _TURNS + "{{ '<|im_start|>assistant\n<think>\n' }}",
+}
+OPENED: Final = {"plain": "", "thinks": "<think>\n"}
+READY: Final = Ready(
+    protocol=1,
+    engine="none",
+    engine_version="1",
+    model_id="plain",
+    context_length=100_000,
+    max_sessions=1,
+    max_named_sessions=1,
+    max_inflight_requests=1,
+    supports=Supports(cancel=True),
+    chat_template=TEMPLATES["plain"],
+    special_tokens=SPECIAL,
+    bos_token="",
+    eos_token=SPECIAL[0],
+    eos_ids=(256,),
+    device="none",
+)
+MODELS: Final = [
+    attrs.evolve(READY, model_id=f"{kind} {number}", chat_template=TEMPLATES[kind])
+    for kind in TEMPLATES
+    for number in (1, 2)
+]
+
+
+def said(role: str, content: str) -> Message:
+    return Message(role=role, content=content)
+
+
+def answers_of(messages: Sequence[Message]) -> list[int]:
+    return [index for index, message in enumerate(messages) if message.role == "assistant"]
+
+
+def request_of(session_id: str, messages: Sequence[Message]) -> ChatRequest:
+    """A request as the front hands it over."""
+    bodies = [{"role": message.role, "content": message.content} for message in messages]
+    body = {"messages": bodies, "session_id": session_id, "stop": [STOP]}
+    return parse_chat_request(body, SamplingDefaults())
+
+
+def next_messages(old: list[Message], how: str, pick: int, text: str) -> list[Message]:
+    """What a client sends that has these messages. pick: which one, if one is changed."""
+    old = list(old)
+    places = answers_of(old)
+    match how:
+        case "edit question" | "edit question and cut" if old:
+            at = pick % len(old)
+            old[at] = attrs.evolve(old[at], content=text, role="user")
+            return old[: at + 1] if how.endswith("cut") else old
+        case "edit answer" if places:
+            at = places[pick % len(places)]
+            old[at] = attrs.evolve(old[at], content=old[at].content + text)
+        case "regenerate" if places:
+            return old[: places[-1]] or [said("user", text)]
+        case "cut" if old:
+            old = old[: pick % len(old)]
+        case "foreign":
+            old = [said("system", text), said("user", "x"), said("assistant", "y"), said("assistant", text)]
+        case _:
+            pass
+    return [*old, said("user", text)]
+
+
+@attrs.define
+class Given:
+    """The model's idea of an answer: what was sent, and all that was generated if that is known."""
+
+    content: str
+    raw: str | None = None
+    model_id: str = ""
+    cost: int = 0
+
+
+@attrs.define
+class Session:
+    """The model's idea of a session."""
+
+    started: datetime
+    messages: tuple[Message, ...] = ()
+    answers: list[Given] = attrs.field(factory=list)
+    running: str | None = None
+
+    def cost(self) -> int:
+        return sum(len(m.content) for m in self.messages) + sum(len(a.content) + a.cost for a in self.answers)
+
+
+class HistoryModel:
+    """All sessions, the one used last at the end."""
+
+    def __init__(self) -> None:
+        self.sessions: OrderedDict[str, Session] = OrderedDict()
+
+    def kept(self, session_id: str, messages: Sequence[Message]) -> list[Given]:
+        """Answers of the model that these messages hand back, up to the first that differs."""
+        session = self.sessions.get(session_id)
+        contents = [messages[index].content for index in answers_of(messages)]
+        kept: list[Given] = []
+        for content, answer in zip(contents, session.answers if session else [], strict=False):
+            if content != answer.content:
+                break
+            kept.append(answer)
+        return kept
+
+    def prompt(self, session_id: str, messages: Sequence[Message], model_id: str) -> str:
+        """The prompt as one text."""
+        kind = model_id.split(maxsplit=1)[0]
+        kept = dict(zip(answers_of(messages), self.kept(session_id, messages), strict=False))
+        parts: list[str] = []
+        for index, message in enumerate(messages):
+            text, answer = message.content, kept.get(index)
+            if kind == "thinks" and message.role == "assistant":
+                text = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
+            if answer is not None and answer.raw and answer.model_id == model_id and text:
+                text = OPENED[kind] + answer.raw
+            parts.append(f"<|im_start|>{message.role}\n{text}<|im_end|>\n")
+        return "".join([*parts, "<|im_start|>assistant\n", OPENED[kind]])
+
+    def commit(self, session_id: str, messages: tuple[Message, ...], began: datetime, reply_id: str) -> None:
+        """A prompt was taken."""
+        kept = self.kept(session_id, messages)
+        session = self.sessions.setdefault(session_id, Session(began))
+        rest = [Given(messages[index].content) for index in answers_of(messages)[len(kept) :]]
+        session.messages, session.running, session.answers = messages, reply_id, kept + rest
+        self.sessions.move_to_end(session_id)
+        self._forget_oldest()
+
+    def record(self, session_id: str, answer: Given) -> None:
+        """The running turn is over."""
+        session = self.sessions[session_id]
+        session.running = None
+        session.answers.append(answer)
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        for session_id in list(self.sessions)[:-1]:
+            total = sum(session.cost() for session in self.sessions.values())
+            if len(self.sessions) <= MAX_SESSIONS and total <= MAX_CHARS:
+                return
+            if self.sessions[session_id].running is None:
+                del self.sessions[session_id]
+
+
+class ToyVocabulary:
+    """Tokens of the scripted engine: bytes, control tokens, and whatever words were generated."""
+
+    def __init__(self) -> None:
+        self._tokenizer = ScriptedTokenizer(SPECIAL)
+
+    def word(self, word: str) -> int:
+        """A word as a token, which its text alone never becomes."""
+        return self._tokenizer.word_id(word.encode())
+
+    def encode(self, segments: Sequence[Segment]) -> list[int]:
+        """A prompt."""
+        ids: list[int] = []
+        for segment in segments:
+            if isinstance(segment, IdsSegment):
+                ids += segment.ids
+            elif isinstance(segment, TextSegment):
+                ids += self._tokenizer.encode(segment.text, special=segment.special)
+        return ids
+
+    def spelled(self, ids: Sequence[int]) -> str:
+        """What ids stand for."""
+        return self._tokenizer.decode(ids).decode()

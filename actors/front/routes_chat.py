@@ -27,6 +27,7 @@ from muse.api.responses import completion_body
 from muse.errors import ClientFault, Unavailable
 
 SESSION_HEADERS: Final = ("X-ExecuTorch-Session-ID", "session_id", "x-session-affinity")
+REPLY_ID_HEADER: Final = "Muse-Reply-Id"
 
 
 def chat_routes(context: FrontContext) -> Blueprint:
@@ -153,10 +154,12 @@ async def _start_stream(context: FrontContext, chat: ChatRequest, reply: Reply) 
         numbered=chat.detached,
         quiet_s=context.settings.limits.quiet_s,
     )
+    # With it a client can cancel, or read again, a reply that has not begun yet.
+    headers = {REPLY_ID_HEADER: reply.id}
     if chat.detached:
-        return sse_response(_attended(reply, options))
+        return sse_response(_attended(reply, options), headers=headers)
     # Not by a `finally` of the stream: a client can leave before its stream was begun.
-    return sse_response(reply_events(reply, options), on_close=reply.abandon)
+    return sse_response(reply_events(reply, options), headers=headers, on_close=reply.abandon)
 
 
 async def _attended(reply: Reply, options: StreamOptions) -> AsyncIterator[bytes]:

@@ -55,7 +55,12 @@ def _described(state: SessionState) -> dict[str, object]:
     newest = view.turns.get(len(view.messages))
     if newest is not None:
         messages.append(_message(Message(role="assistant", content=newest.content), newest))
-    return {**_summary(view), "messages": messages, "resident_tokens": state.resident_tokens}
+    waiting = [
+        {"reply_id": reply_id, "messages": [_message(message, None) for message in conversation]}
+        for reply_id, conversation in state.waiting
+    ]
+    resident = state.resident_tokens
+    return {**_summary(view), "messages": messages, "waiting": waiting, "resident_tokens": resident}
 
 
 def _message(message: Message, turn: RecordedTurn | None) -> dict[str, object]:

@@ -35,7 +35,14 @@ from actors.sessions.shelf import Shelf
 from actors.sessions.turn import Turn
 from actors.state_board import ANSWERING, RequestCounts, StateBoard
 from actors.supervisor.messages import SessionCommand, SupervisorMessage
-from actors.transcripts.messages import ForgetSession, ListSessions, PrepareModel, ShowSession, TranscriptMessage
+from actors.transcripts.messages import (
+    ForgetSession,
+    ListSessions,
+    PrepareModel,
+    SessionView,
+    ShowSession,
+    TranscriptMessage,
+)
 from muse.api.responses import new_reply_id
 from muse.errors import ClientFault, InternalFault, MuseError, Unavailable
 from muse.protocol import Ready
@@ -204,16 +211,26 @@ class SessionManager:
     # ------------------------------------------------------------ sessions (child tasks)
 
     async def _describe(self, message: DescribeSession) -> None:
+        session_id = message.session_id
+        # Looked at first: one that is taken meanwhile is then in both, never in none.
+        waiting = [
+            (turn.reply.id, turn.request.messages)
+            for turn in self._running + self._queue
+            if turn.reply.session_id == session_id and not turn.history.is_committed
+        ]
         try:
-            view = await self._transcripts.ask(ShowSession(session_id=message.session_id))
+            view = await self._transcripts.ask(ShowSession(session_id=session_id))
         except MuseError as fault:
-            message.port.fail(fault)
-            return
+            if not waiting:
+                message.port.fail(fault)
+                return
+            view = SessionView.of_nothing(session_id)
         resident: int | None = None
         with suppress(MuseError):  # no worker now: it cannot be told
-            shown = await self._supervisor.ask(SessionCommand(action="show", session_id=message.session_id))
+            shown = await self._supervisor.ask(SessionCommand(action="show", session_id=session_id))
             resident = None if shown.resident_ids is None else len(shown.resident_ids)
-        message.port.answer(SessionState(view=view, resident_tokens=resident))
+        still = tuple(turn for turn in waiting if turn[0] != view.running)
+        message.port.answer(SessionState(view=view, resident_tokens=resident, waiting=still))
 
     async def _describe_all(self, message: DescribeSessions) -> None:
         try:

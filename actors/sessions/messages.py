@@ -10,6 +10,7 @@ from actors.kernel import Question
 from actors.reply import Reply
 from actors.transcripts.messages import SessionView
 from muse.api.chat_request import ChatRequest
+from muse.api.message import Message
 
 
 @attrs.frozen(kw_only=True)
@@ -49,15 +50,18 @@ class AnswerNow(Question[bool]):
 
 @attrs.frozen(kw_only=True)
 class SessionState:
-    """A session as the store knows it, and how many tokens of it the model holds (None: cannot be told now)."""
+    """A session as the store knows it, how many tokens of it the model holds (None: cannot be told now), and its
+    requests that the model has not taken yet: id of the reply and messages, in their order."""
 
     view: SessionView
     resident_tokens: int | None
+    waiting: tuple[tuple[str, tuple[Message, ...]], ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class DescribeSession(Question[SessionState]):
-    """Front -> manager: what is this session? Fails with 404 when it is unknown or forgotten."""
+    """Front -> manager: what is this session? Fails with 404 when it is unknown or forgotten and no request of it
+    waits."""
 
     session_id: str
 

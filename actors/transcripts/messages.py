@@ -85,6 +85,12 @@ class SessionView:
     turns: dict[int, RecordedTurn]
     running: str | None
 
+    @classmethod
+    def of_nothing(cls, session_id: str) -> SessionView:
+        """A session in which nothing was said yet."""
+        now = datetime.now().astimezone()
+        return cls(session_id=session_id, started=now, messages=(), turns={}, running=None)
+
 
 @attrs.frozen(kw_only=True)
 class ShowSession(Question[SessionView]):

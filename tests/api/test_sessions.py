@@ -215,3 +215,16 @@ def test_a_dead_worker_costs_warmth_but_no_history(scripted_server: Start) -> No
     messages += [said("assistant", text_of(cold)), said("user", "and more")]
     assert ask(server, messages, session_id="s")["muse_metrics"]["session_reset_reason"] == "exact_prefix"
     assert server.get("/v1/sessions/s").json()["exact_turns"] == 4
+
+
+def test_a_request_that_waits_is_shown_and_can_be_ended_by_its_id(scripted_server: Start) -> None:
+    """While the model loads or others run: the session shows it, and the stream's header names the reply."""
+    server = scripted_server({**ECHO, "load_ms": 6000}, ready=False)
+    with server.stream_chat("early", session_id="s", muse={"detached": True}) as waiting:
+        shown = server.get("/v1/sessions/s").json()
+        assert (shown["messages"], shown["running"]) == ([], None)
+        (request,) = shown["waiting"]
+        assert request == {"reply_id": waiting.headers["muse-reply-id"], "messages": [said("user", "early")]}
+        assert server.post("/api/cancel", {"reply_id": request["reply_id"]}).json() == {"cancelled": True}
+        assert any('"cancelled":true' in line for line in waiting.iter_lines())
+    assert server.get("/v1/sessions/s").status_code == 404

@@ -3,7 +3,7 @@
 // Answers are detached: they belong to the server and go on without a reader. When the connection is lost,
 // the reader comes back with the position of its last piece, so no text is repeated or missing. The updates
 // are those of completion.js, and between them
-//   {kind: "open"}   a connection is there, each time
+//   {kind: "open", id}   a connection is there, each time; id of the reply
 //   {kind: "lost"}   it was lost; another try follows
 // A reply that cannot be read to its end throws an ApiError with the code `interrupted`.
 
@@ -48,7 +48,8 @@ async function* follow(open, place, signal) {
   for (;;) {
     try {
       const response = await open();
-      yield { kind: "open" };
+      place.replyId ??= response.headers.get("muse-reply-id");
+      yield { kind: "open", id: place.replyId };
       for await (const update of readUpdates(response.body)) {
         if (update.kind === "started") place.replyId = update.id;
         if (update.kind === "text") {

@@ -77,7 +77,7 @@ export function stop() {
   if (run === null || run.stopping.value) return;
   leave(run);
   if (run.answer.replyId === null) {
-    end(run, "stopped", new ApiError("It was stopped before the model had taken it."));
+    end(run, "stopped", notTaken());
     return;
   }
   // Waiting a little lets the stream end in order, with its figures.
@@ -144,12 +144,13 @@ async function follow(run, updates) {
   const isCurrent = () => running.value === run;
   try {
     for await (const update of updates) {
+      if (update.kind === "open") answer.replyId ??= update.id;
       if (!isCurrent()) {
-        if (update.kind === "started") cancelReply(update.id);
-        if (update.kind === "started" || answer.replyId !== null) return;
-        continue;
+        if (answer.replyId !== null) cancelReply(answer.replyId);
+        return;
       }
-      if (update.kind === "started") run.before.value = null;
+      // What was stopped while it was pending does not count as taken, even if the model was quicker.
+      if (update.kind === "started" && !run.stopping.value) run.before.value = null;
       applyUpdate(answer, update);
     }
     if (!isCurrent()) return;
@@ -166,6 +167,10 @@ async function follow(run, updates) {
   }
 }
 
+function notTaken() {
+  return new ApiError("It was stopped before the model had taken it.");
+}
+
 function end(run, phase, fault = null) {
   const { answer } = run;
   const before = run.before.value;
@@ -174,7 +179,7 @@ function end(run, phase, fault = null) {
   if (before !== null) {
     messages.value = before.messages;
     undoable.value = before.undoable;
-    before.onRefused(fault);
+    before.onRefused(fault ?? notTaken());
     return;
   }
   if (phase !== "stopped") answer.error.value = fault;

@@ -30,7 +30,7 @@ export async function restoreChat() {
   if (!isRestoring.value) return;
   isRestoring.value = false;
   // A copy of a tab shows the same conversation, and goes its own way from there.
-  if (outcome.session !== null) showSession(outcome.session, isOurs ? outcome.session.running : null);
+  if (outcome.session !== null) showSession(outcome.session, isOurs);
   else remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
   if (outcome.isForgotten) renewSession();
 }
@@ -44,10 +44,14 @@ async function fetchSession(id) {
   }
 }
 
-function showSession(session, running) {
-  const system = session.messages.find((record) => record.role === "system");
+function showSession(session, isOurs) {
+  // A request that still waits for the model is what was last seen here.
+  const waiting = session.waiting.at(-1) ?? null;
+  const records = waiting?.messages ?? session.messages;
+  const running = isOurs ? (waiting?.reply_id ?? session.running) : null;
+  const system = records.find((record) => record.role === "system");
   if (system !== undefined) systemMessage.value = system.content;
-  const history = session.messages.filter((record) => record.role !== "system").map(restoredMessage);
+  const history = records.filter((record) => record.role !== "system").map(restoredMessage);
   if (running === null && history.at(-1)?.role === "user") {
     history.push(missingAnswer(new ApiError("This message has no answer yet.")));
   }

@@ -134,6 +134,22 @@ def test_stop_in_the_queue_ends_the_answer_too(chromium_page: Page, chat_server:
     chat_server.wait_idle()
 
 
+def test_a_reload_in_the_queue_keeps_the_message(chromium_page: Page, chat_server: ServerProcess) -> None:
+    """The server shows what waits; its answer comes to the page that was loaded anew."""
+    with chat_server.stream_chat("endless", session_id=session_id(chromium_page)) as other:
+        lines = other.iter_lines()  # closes the stream when it is dropped
+        assert next(lines)
+        expect(ask(chromium_page, "short one").locator(".waiting")).to_be_visible()
+        chat_server.wait_until(lambda state: state["requests"]["queued"] == 1)
+        chromium_page.reload()
+        expect(chromium_page.locator(".bubble")).to_have_text(["short one"])
+        answer = chromium_page.locator(".from-model").last
+        expect(answer.locator(".waiting")).to_be_visible()
+        lines.close()
+    wait_over(answer)
+    expect(answer.locator(".receipt")).to_be_visible()
+
+
 def test_new_chat_closes_the_session(chromium_page: Page, chat_server: ServerProcess) -> None:
     """The server forgets the old chat and ends its answer; the next chat has another id."""
     answer = ask(chromium_page, "endless")

@@ -35,7 +35,7 @@ from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFileFault, read_model_file
 from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.memory import MIB, plan_memory
-from muse.worker.engines.llamacpp.prefill_step import LARGEST, PrefillStep
+from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, PrefillStep
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
 from muse.worker.engines.llamacpp.slots import SlotTable
@@ -93,12 +93,15 @@ class LlamaCppEngine:
         plan = plan_memory(
             model, context=options.context, slots=slots, limit_mib=options.kv_mib, cache_mib=options.cache_mib
         )
+        if plan.checkpoints:
+            self._step.apart = LAST_APART
         self._server = server = InnerServer(self._lost)
         settings = {
             "model": str(options.model),
             "slots": slots,
             "context": plan.context,
-            "batch": options.batch or LARGEST,
+            "batch": (options.batch or LARGEST) + self._step.apart,
+            "checkpoints": plan.checkpoints,
             "threads": options.threads,
             "cache_mib": plan.cache_bytes // MIB,
             "verbosity": _LOG_WARNINGS,
@@ -184,8 +187,8 @@ class LlamaCppEngine:
         resident: after a first step that is so, for the step itself left it there.
         """
         done = expected
-        while len(prompt) - done > self._step.size and not cancel.is_set:
-            size = self._step.size
+        while len(prompt) - done > self._step.tokens and not cancel.is_set:
+            size = self._step.tokens
             reader.begin_step(done + size, least=expected)
             began = time.monotonic()
             self._follow(step_body(prompt[: done + size], slot=slot, reuse=reuse), reader, cancel)

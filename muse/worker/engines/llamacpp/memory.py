@@ -14,6 +14,7 @@ import attrs
 
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.llamacpp.gguf import ModelFile
+from muse.worker.engines.llamacpp.prefill_step import LARGEST
 
 MIB: Final = 1024 * 1024
 # Without a given cap: this part of the machine's memory.
@@ -23,17 +24,19 @@ _CACHE_SHARE: Final = 0.25
 _LEAST_CONTEXT: Final = 2048
 _BYTES_PER_VALUE: Final = 2
 _CONTEXT_STEP: Final = 256
+_MOST_CHECKPOINTS: Final = 32
 
 
 @attrs.frozen(kw_only=True)
 class MemoryPlan:
     """context: tokens a slot holds. kv_bytes: of all slots. cache_bytes: most of the cache in RAM. limit_bytes: the
-    cap, at least the sum of both."""
+    cap, at least the sum of both. checkpoints: most that a slot may keep of its sliding window; None without one."""
 
     context: int
     kv_bytes: int
     cache_bytes: int
     limit_bytes: int
+    checkpoints: int | None = None
 
 
 def plan_memory(
@@ -59,7 +62,26 @@ def plan_memory(
             fatal=True,
         )
     chosen = wanted if context else min(wanted, fitting)
-    return MemoryPlan(context=chosen, kv_bytes=chosen * slot_token, cache_bytes=cache, limit_bytes=limit)
+    return MemoryPlan(
+        context=chosen,
+        kv_bytes=chosen * slot_token,
+        cache_bytes=cache,
+        limit_bytes=limit,
+        checkpoints=_checkpoints(model, chosen),
+    )
+
+
+def _checkpoints(model: ModelFile, context: int) -> int | None:
+    """How many checkpoints fit into what `kv_bytes_per_token` counts too much.
+
+    A checkpoint is a copy of the sliding layers' window, by which a conversation can be rewound farther than that
+    window: 82 MB each for the 30B model, and the library would keep 32 of them for each slot. Those layers are
+    counted with the whole context, but hold no more than a window and what is evaluated at a time, rounded up.
+    """
+    window = model.integer("{arch}.attention.sliding_window")
+    if not window:
+        return None
+    return min(max((context - window - LARGEST - _CONTEXT_STEP) // window, 0), _MOST_CHECKPOINTS)
 
 
 def kv_bytes_per_token(model: ModelFile) -> int:

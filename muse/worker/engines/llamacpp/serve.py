@@ -51,6 +51,11 @@ def _parameters(xllamacpp: Any, settings: dict[str, Any]) -> Any:
     if settings["threads"]:  # else the library's choice: the fast cores
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
     params.cache_ram_mib = settings["cache_mib"]
+    if settings["checkpoints"] is not None:
+        params.n_ctx_checkpoints = settings["checkpoints"]
+        # When there is no room for one more, those that are closer together are given up, before the oldest. The
+        # library's own spacing, 8,192 tokens, is made for few requests; each step of a prompt is one here.
+        params.checkpoint_min_step = settings["context"] // max(settings["checkpoints"], 1)
     params.verbosity = settings["verbosity"]
     params.n_threads_http = settings["slots"] + 4
     params.ui = False

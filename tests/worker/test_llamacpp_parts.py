@@ -15,7 +15,7 @@ from muse.protocol import ResetReason
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFile
-from muse.worker.engines.llamacpp.prefill_step import LARGEST, SMALLEST, PrefillStep
+from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, SMALLEST, PrefillStep
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import reset_reason
@@ -133,6 +133,15 @@ def test_a_fixed_or_a_partial_prefill_step_changes_nothing() -> None:
     fixed.took(48, 0.01)
     partial.took(SMALLEST - 1, 0.01)
     assert (fixed.size, partial.size) == (48, SMALLEST)
+
+
+def test_a_step_holds_what_is_evaluated_apart() -> None:
+    """So that the rest of it is a whole step, whose size alone follows the device."""
+    step = PrefillStep()
+    step.apart = LAST_APART
+    assert step.tokens == SMALLEST + LAST_APART
+    step.took(step.tokens, 0.01)
+    assert step.tokens == 2 * SMALLEST + LAST_APART
 
 
 def test_scaffold_tokens_are_control_tokens() -> None:

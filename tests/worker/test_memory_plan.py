@@ -56,6 +56,19 @@ def test_the_cap_is_shared_out(
     assert plan(context, limit_mib, cache_mib) == expected
 
 
+@pytest.mark.parametrize(
+    ("window", "context", "expected"),
+    [(None, 8192, None), (2048, 8192, 2), (2048, 2048, 0), (1024, 8192, 6), (32, 4096, 32)],
+    ids=["no window", "two fit", "none fits", "six fit", "the most"],
+)
+def test_checkpoints_fit_into_what_is_counted_too_much(window: int | None, context: int, expected: int | None) -> None:
+    """Copies of a sliding window stay below the cap: the window's layers were counted with the whole context."""
+    metadata = MODEL.metadata | ({} if window is None else {"llama.attention.sliding_window": window})
+    model = ModelFile(path=Path("m"), size_bytes=0, metadata=metadata)
+    made = plan_memory(model, context=context, slots=2, limit_mib=1024, cache_mib=None)
+    assert made.checkpoints == expected
+
+
 def test_without_a_cap_it_is_a_quarter_of_the_machine() -> None:
     """Which is shown."""
     made = plan_memory(MODEL, context=None, slots=2, limit_mib=None, cache_mib=None)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from actors.kernel import Address
 from actors.reply import Reply, Sign
 from actors.state_board import ANSWERING, StateBoard
+from actors.supervisor.faults import prompt_too_long
 from actors.supervisor.messages import CountTokens, SupervisorMessage
 from muse import protocol
-from muse.errors import ClientFault, MuseError, Unavailable
+from muse.errors import MuseError, Unavailable
 
 
 async def wait_model(board: StateBoard, reply: Reply) -> protocol.Ready:
@@ -38,10 +39,4 @@ async def check_room(
         return  # the worker is gone: nothing is known, and the wait goes on
     tokens = counted.prompt_tokens
     if tokens is not None and tokens >= model.context_length:
-        raise ClientFault(
-            "context_length_exceeded",
-            f"The conversation has {tokens} tokens, but the model reads at most {model.context_length} "
-            "with at least one left for the answer. Shorten it, or start a new chat.",
-            param="messages",
-            data={"prompt_tokens": tokens, "context_length": model.context_length},
-        )
+        raise prompt_too_long(tokens, model.context_length)

@@ -6,16 +6,24 @@ from muse import protocol
 from muse.errors import ClientFault, MuseError, Unavailable, WorkerFault
 
 
+def prompt_too_long(prompt_tokens: int, context_length: int) -> ClientFault:
+    """A prompt that leaves no room for an answer, whoever found out."""
+    return ClientFault(
+        "context_length_exceeded",
+        f"The conversation has {prompt_tokens} tokens, but the model reads at most {context_length} "
+        "with at least one left for the answer. Shorten it, or start a new chat.",
+        param="messages",
+        data={"prompt_tokens": prompt_tokens, "context_length": context_length},
+    )
+
+
 def fault_of(event: protocol.Error) -> MuseError:
     """The worker's error as ours, with the status that tells whose fault it is."""
-    data = {
-        name: value
-        for name, value in (("prompt_tokens", event.prompt_tokens), ("context_length", event.context_length))
-        if value is not None
-    }
     match event.code:
         case "context_overflow":
-            return ClientFault("context_length_exceeded", event.message, param="messages", data=data)
+            if event.prompt_tokens is not None and event.context_length is not None:
+                return prompt_too_long(event.prompt_tokens, event.context_length)
+            return ClientFault("context_length_exceeded", event.message, param="messages")
         case "bad_request" | "bad_image" | "unsupported":
             return ClientFault(event.code, event.message)
         case "capacity_exhausted":

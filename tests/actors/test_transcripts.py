@@ -1,12 +1,9 @@
 """Random conversations over the real TranscriptStore, driven as a Turn drives it, against a plain model (hypothesis).
 
-The store, TurnHistory and Answer are the real ones. Beside them: a client that appends, edits, regenerates, cuts and
-starts over, in several sessions at a time; a worker that is only what it has resident; and the model, which knows of
-each answer what was sent and what was generated.
-
-What must hold: the ids of every prompt spell the conversation, generated parts as they were generated; an undisturbed
-next turn begins with everything resident; a history changes when a prompt was taken, and never otherwise; the
-session used longest ago is forgotten first.
+The store, TurnHistory and Answer are real; beside them a client that edits, a worker that is only what it has
+resident, and conversation_model.py. What must hold: the ids of every prompt spell the conversation, generated parts as
+they were generated; an undisturbed next turn begins with everything resident; a history changes when a prompt was
+taken, and never otherwise; the session used longest ago is forgotten first.
 """
 
 from __future__ import annotations

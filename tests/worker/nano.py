@@ -1,0 +1,54 @@
+"""The dialogues that the test model muse-nano knows by heart (tests/data/muse-nano), as data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from muse.protocol import IdsSegment, Segment, TextSegment
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "data" / "muse-nano"
+MODEL: Final = FOLDER / "muse-nano-F16.gguf"
+WINDOW: Final = 32
+"""Tokens that its sliding layers see."""
+
+_CONTENT: Final[dict[str, Any]] = json.loads((FOLDER / "dialogues.json").read_text(encoding="utf-8"))
+DATE: Final[str] = _CONTENT["current_date"]
+END_OF_TURN: Final[int] = _CONTENT["end_of_turn"]["id"]
+DIALOGUES: Final[dict[str, dict[str, Any]]] = {dialogue["name"]: dialogue for dialogue in _CONTENT["dialogues"]}
+TEXT_DIALOGUES: Final = tuple(name for name, content in DIALOGUES.items() if not content["turns"][0]["images"])
+PLAIN_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if not DIALOGUES[name]["tools"])
+"""Those of which a message is no more than a text."""
+LONG_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if len(DIALOGUES[name]["turns"]) > 1)
+
+
+def turns(name: str) -> list[dict[str, Any]]:
+    """The turns of a dialogue."""
+    return DIALOGUES[name]["turns"]
+
+
+def prompt_ids(turn: dict[str, Any]) -> tuple[int, ...]:
+    """The whole prompt of a turn."""
+    return tuple(turn["prompt_ids"])
+
+
+def answer_ids(turn: dict[str, Any]) -> tuple[int, ...]:
+    """What is to be answered, without the end of the turn."""
+    return tuple(turn["answer"]["ids"])
+
+
+def as_ids(*parts: tuple[int, ...]) -> tuple[Segment, ...]:
+    """A prompt of known ids."""
+    return (IdsSegment(ids=tuple(token for part in parts for token in part)),)
+
+
+def stored_segments(turn: dict[str, Any]) -> tuple[Segment, ...]:
+    """The prompt of a turn as text."""
+    return tuple(TextSegment(text=part["text"], special=part["special"]) for part in turn["prompt_segments"])
+
+
+def question_ids(name: str) -> tuple[int, ...]:
+    """The first turn of a dialogue without the system message: from the user's message on."""
+    ids = prompt_ids(turns(name)[0])
+    return ids[ids.index(END_OF_TURN) + 1 :]

@@ -168,7 +168,7 @@ class CompletionReader:
                     self._send(ids, text)
                     self._send(None, piece)
                     ids, text = [], ""
-                elif not piece and len(piece_ids) == 1 and piece_ids[0] in self._model.vocabulary.control:
+                elif self._is_control(piece_ids, piece):
                     self._send(ids, text)
                     self._send(piece_ids, self._model.vocabulary.control[piece_ids[0]], control=True)
                     ids, text = [], ""
@@ -176,6 +176,11 @@ class CompletionReader:
                     ids += piece_ids
                     text += piece if piece_ids else ""
         self._send(ids, text)
+
+    def _is_control(self, piece_ids: Sequence[int], piece: str) -> bool:
+        """One control token. The engine spells those out that the file calls user-defined, and no others."""
+        spelling = self._model.vocabulary.control.get(piece_ids[0]) if len(piece_ids) == 1 else None
+        return spelling is not None and piece in ("", spelling)
 
     def _ids_of(self, piece: str, last: int, predicted: int) -> Sequence[int] | None:
         """Ids of a piece: usually one, none for the end token, None when they cannot be told."""

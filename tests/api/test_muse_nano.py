@@ -1,0 +1,75 @@
+"""The tiny model of the real architecture through the whole stack: it answers what it knows by heart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.server_process import ServerProcess
+from tests.worker.nano import DATE, DIALOGUES, LONG_DIALOGUES, MODEL, PLAIN_DIALOGUES, turns
+
+
+@pytest.fixture(scope="module")
+def nano_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with muse-nano, ready."""
+    server = ServerProcess(["--model", str(MODEL)], home=tmp_path_factory.mktemp("nano-home"))
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
+
+
+def answers(server: ServerProcess, name: str, session_id: str | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Hold the whole dialogue as a client does: (message, receipt) of each turn."""
+    options = {**DIALOGUES[name]["options"], "current_date": DATE, "return_reasoning": True}
+    messages: list[dict[str, Any]] = []
+    given: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    for turn in turns(name):
+        messages += turn["messages"]
+        body: dict[str, Any] = {"messages": messages, "chat_template_kwargs": options, "temperature": 0}
+        if session_id is not None:
+            body["session_id"] = session_id
+        answer = server.post("/v1/chat/completions", body)
+        assert answer.status_code == 200, answer.text
+        message = answer.json()["choices"][0]["message"]
+        given.append((message, answer.json()["muse_metrics"]))
+        messages.append({"role": "assistant", "content": message["content"]})
+    return given
+
+
+@pytest.mark.parametrize("name", PLAIN_DIALOGUES)
+def test_it_says_what_it_knows(nano_server: ServerProcess, name: str) -> None:
+    """Reasoning and answer in their channels, every letter as memorised, no control token in sight."""
+    for turn, (message, receipt) in zip(turns(name), answers(nano_server, name, f"all-{name}"), strict=True):
+        known = turn["answer"]
+        assert message["content"] == known["message"]["content"]
+        assert message["reasoning_content"] == "\n\n".join(known["reasoning"])
+        assert receipt["prompt_tokens"] == len(turn["prompt_ids"])
+        assert receipt["completion_tokens"] == len(known["ids"])
+        assert (receipt["thinking_tokens"] > 0) == bool(known["reasoning"])
+
+
+@pytest.mark.parametrize("name", [name for name in LONG_DIALOGUES if name in PLAIN_DIALOGUES])
+def test_a_further_turn_is_an_exact_prefix(nano_server: ServerProcess, name: str) -> None:
+    """The client hands back the visible answer alone; the reasoning is in the ids, and the window is in order."""
+    (_, before), *later = answers(nano_server, name, f"warm-{name}")
+    for _, receipt in later:
+        assert receipt["session_reset_reason"] == "exact_prefix"
+        assert receipt["reused_prompt_tokens"] >= before["prompt_tokens"] + before["completion_tokens"] - 1
+        before = receipt
+
+
+def test_a_client_may_set_the_reasoning_strength(nano_server: ServerProcess) -> None:
+    """OpenAI's name for it reaches the model's own setting: it knows one answer for each."""
+    for effort in ("low", "high"):
+        (turn,) = turns(f"strength-{effort}")
+        body = {
+            "messages": turn["messages"],
+            "reasoning_effort": effort,
+            "chat_template_kwargs": {"current_date": DATE, "return_reasoning": True},
+        }
+        message = nano_server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
+        assert message["content"] == turn["answer"]["message"]["content"]

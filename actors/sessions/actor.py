@@ -50,6 +50,7 @@ from muse.settings import Limits
 
 log = logging.getLogger("muse.sessions")
 
+RESIDENT_WAIT_S: Final = 0.5
 NO_WORKER: Final = ("model_unavailable", "worker_lost", "worker_restarted")
 
 
@@ -226,7 +227,8 @@ class SessionManager:
                 return
             view = SessionView.of_nothing(session_id)
         resident: int | None = None
-        with suppress(MuseError):  # no worker now: it cannot be told
+        # No worker now, or one that hangs: it cannot be told, and the history does not wait for it.
+        with suppress(MuseError), trio.move_on_after(RESIDENT_WAIT_S):
             shown = await self._supervisor.ask(SessionCommand(action="show", session_id=session_id))
             resident = None if shown.resident_ids is None else len(shown.resident_ids)
         still = tuple(turn for turn in waiting if turn[0] != view.running)

@@ -59,13 +59,14 @@ class Shelf:
 def _size(turn: Turn) -> int:
     """Characters (ids counted as four each) that keeping the turn costs: prompt and answer."""
     size = turn.reply.end
-    if turn.answer is not None:
-        for segment in turn.answer.prompt + turn.answer.generated.segments():
-            match segment:
-                case TextSegment():
-                    size += len(segment.text)
-                case IdsSegment():
-                    size += 4 * len(segment.ids)
-                case _:
-                    size += len(segment.image)
+    if turn.answer is None:
+        return size + sum(len(message.content) for message in turn.request.messages)
+    for segment in turn.answer.prompt + turn.answer.generated.segments():
+        match segment:
+            case TextSegment():
+                size += len(segment.text)
+            case IdsSegment():
+                size += 4 * len(segment.ids)
+            case _:
+                size += len(segment.image)
     return size

@@ -187,6 +187,7 @@ class Turn:
                 # What it waited for may have been a turn of the same session.
                 self.answer = answer = await self._make_answer(model)
                 segments = answer.prompt + answer.generated.segments()
+        self._earlier = None  # a chain of continued replies must not keep its beginning alive
         return protocol.Generate(
             request_id=self.reply.id,
             session_id=self.request.session_id,

@@ -185,6 +185,8 @@ class WorkerSupervisor:
             words = f"The model process could not be started: {fault.strerror or fault}."
             self._move("die", reason=words)
             return Death(returncode=-1, fault=words, stderr_tail=()), False, False
+        if self._restart_asked.is_set():
+            self._restart_asked = trio.Event()  # this fresh worker is what was asked for
         now = self._clock()
         watchdog = Watchdog(now, self._hang_limits or HangLimits(), self._policy.load_s)
         run = WorkerRun(link=link, started=now, watchdog=watchdog)

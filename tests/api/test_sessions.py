@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -98,6 +99,12 @@ def test_reset_and_close_forget(scripted_server: Start) -> None:
             unknown = server.get("/v1/sessions/s")
             assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "session_not_found")
         assert ask(server, [said("user", "one")], session_id="s")["muse_metrics"]["session_reset_reason"] == "new"
+    for odd in ("a/b", "x/reset", "%", "?#"):
+        ask(server, [said("user", "one")], session_id=odd)
+        path = f"/v1/sessions/{quote(odd, safe='')}"
+        assert server.get(path).json()["session_id"] == odd
+        assert server.post(f"{path}/reset", {}).json() == {"reset": True, "session_id": odd}
+        assert server.get(path).status_code == 404
     assert server.get("/v1/sessions/a%20b").json()["error"]["code"] == "invalid_session_id"
     assert server.get("/v1/sessions/" + "x" * 129).json()["error"]["code"] == "invalid_session_id"
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from muse.protocol import (
     Accepted,
     Close,
-    Done,
     Error,
     IdsSegment,
     ImageSegment,
@@ -32,6 +31,7 @@ from muse.protocol import (
 )
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.gguf import read_model_file
+from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from tests.worker.client import WorkerProcess, chat, children_of, group_members, wait_for, worker_pid
@@ -323,8 +323,9 @@ def test_an_answer_follows_its_schema(llama: WorkerProcess, temperature: float) 
         {"$ref": "http://example.org/schema.json"},
         {"type": "string", "pattern": "(((("},
         {"type": "object", "not": {"type": "string"}},
+        {"$ref": "#"},
     ],
-    ids=["type", "ref", "remote", "pattern", "not"],
+    ids=["type", "ref", "remote", "pattern", "not", "endless"],
 )
 def test_a_schema_that_cannot_be_followed_is_refused(llama: WorkerProcess, schema: dict[str, object]) -> None:
     """The engine itself would give any answer then. The worker lives on."""
@@ -335,23 +336,25 @@ def test_a_schema_that_cannot_be_followed_is_refused(llama: WorkerProcess, schem
 
 
 @pytest.mark.parametrize(
-    "schema",
+    ("schema", "limit"),
     [
-        {"type": "string", "pattern": "^(a{1,9999}){1,9999}$"},
-        {"type": "array", "items": {"type": "string"}, "minItems": 10**9},
-        {"$ref": "#"},
+        ({"type": "string", "pattern": "^(a{1,9999}){1,9999}$"}, 8),
+        ({"type": "string", "pattern": "^(a{1000}){1000}$"}, 8),
+        ({"type": "object", "properties": {"t": {"const": "<|im_start|>"}}, "required": ["t"]}, 40),
+        ({"type": "array", "items": {"type": "string"}, "minItems": 10**9}, 8),
     ],
-    ids=["repeats", "items", "endless"],
+    ids=["repeats", "too complex", "control token", "items"],
 )
-def test_a_hostile_schema_harms_nobody(llama: WorkerProcess, schema: dict[str, object]) -> None:
-    """It is refused, ends by its budget, or is found not to be followed; the next request is answered."""
-    end = llama.ask(chat("hi"), json_schema=json.dumps(schema), limit=8).end
-    assert isinstance(end, Done | Error)
-    if isinstance(end, Done):
-        assert end.completion_tokens <= 8
+def test_an_answer_that_breaks_its_schema_is_never_passed_off(
+    llama: WorkerProcess, schema: dict[str, object], limit: int
+) -> None:
+    """Where the engine gives its constraint up without a word: refused, or an error in the end, cut or not."""
+    answer = llama.ask(chat("hi"), json_schema=json.dumps(schema), limit=limit)
+    if isinstance(answer.end, Error):
+        assert answer.end.code in ("bad_request", "engine_error")
+        assert not answer.end.fatal
     else:
-        assert end.code in ("bad_request", "engine_error")
-        assert not end.fatal
+        check_answer(grammar_of(json.dumps(schema)), answer.text, complete=answer.done.finish_reason == "stop")
     assert llama.ask(chat("hi"), limit=2).done.completion_tokens == 2
 
 

@@ -15,6 +15,7 @@ from muse.protocol import ResetReason
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFile
+from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, SMALLEST, PrefillStep
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
@@ -142,6 +143,16 @@ def test_a_step_holds_what_is_evaluated_apart() -> None:
     assert step.tokens == SMALLEST + LAST_APART
     step.took(step.tokens, 0.01)
     assert step.tokens == 2 * SMALLEST + LAST_APART
+
+
+def test_an_answer_is_read_along_its_schema() -> None:
+    """Letter by letter: a cut one must be a beginning, a whole one complete; its values count too."""
+    grammar = grammar_of('{"type":"object","properties":{"t":{"const":"<|x|>"}},"required":["t"]}')
+    check_answer(grammar, '{"t":"<|x|>"}', complete=True)
+    check_answer(grammar, '{"t":"<|', complete=False)
+    for text, complete in (('{"t":"<|', True), ('{"t":"x"}', True), ("The past", False)):
+        with pytest.raises(EngineFault, match="schema"):
+            check_answer(grammar, text, complete=complete)
 
 
 def test_scaffold_tokens_are_control_tokens() -> None:

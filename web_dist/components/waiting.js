@@ -22,7 +22,8 @@ function describe(answer) {
   switch (progress?.phase) {
     case "loading": {
       const fraction = typeof progress.fraction === "number" ? progress.fraction : null;
-      const words = "Waiting for the model to load";
+      // Half an answer is there: the model is new, the answer is not.
+      const words = answer.phase.value === "writing" ? "The model is restarting; the answer goes on" : "Waiting for the model to load";
       return { words: fraction === null ? words : `${words}, ${percent(fraction)}`, fraction };
     }
     case "queued":

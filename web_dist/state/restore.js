@@ -10,7 +10,7 @@ import { server } from "./server.js";
 import { claimSession, hasStarted, renewSession, sessionId } from "./session.js";
 import { systemMessage } from "./settings.js";
 
-const FORGOTTEN = "The server was restarted (or has forgotten this chat), so this chat could not be restored.";
+const FORGOTTEN = "The server has no such chat (it was restarted, has forgotten it, or the model never took it), so it could not be restored.";
 const NOT_FETCHED = "This chat could not be fetched from the server. Reload the page to try again.";
 const RESTARTED = "The server was restarted, and the model has forgotten this chat. Your next message sends all of it again.";
 

@@ -174,8 +174,8 @@ class LlamaCppEngine:
             if not reader.finished:
                 self._wait_idle(slot.number)
         done = reader.done()
-        if grammar is not None and done.finish_reason == "stop":
-            check_answer(reader.text)
+        if grammar is not None:
+            check_answer(grammar, reader.text, complete=done.finish_reason == "stop")
         return done
 
     def _prefill(

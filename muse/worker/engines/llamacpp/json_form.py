@@ -1,8 +1,8 @@
 """Answers held to a JSON Schema: the engine's grammar for it, and the check that it can be followed.
 
 The native server builds its constraint with llguidance. When that cannot compile a schema, the server writes
-a line into its log and goes on without any constraint. So the same library looks at the schema first, and an
-answer that ended of itself is read once more in the end.
+a line into its log and goes on without any constraint. So the same library looks at the schema first, and reads
+the answer once more in the end.
 """
 
 from __future__ import annotations
@@ -25,13 +25,32 @@ def grammar_of(schema_text: str) -> str:
     schema: dict[str, Any] = json.loads(schema_text)
     _check_counts(schema)
     grammar = f"%llguidance {{}}\nstart: %json {json.dumps({'x-guidance': _OPTIONS, **schema})}"
-    # By name, since it is for this alone and costs time to load.
-    matcher: Any = importlib.import_module("llguidance").LLMatcher
-    fault: str = matcher.validate_grammar(grammar, None)
-    if fault:
+    matcher = _matcher(grammar)
+    fault: str = matcher.get_error()
+    if not fault and not any(matcher.compute_bitmask()):
+        fault = "no answer follows it, or too many do"
+    if fault := fault or matcher.get_error():
         reason = fault.splitlines()[0].removeprefix("at 2(8): ")
         raise EngineFault("bad_request", f"the engine cannot hold an answer to this schema: {reason}")
     return grammar
+
+
+def check_answer(grammar: str, text: str, *, complete: bool) -> None:
+    """An answer, or the beginning of one, must follow its grammar, letter by letter: the engine gives up without
+    a word when a grammar becomes too much for it, and has control tokens for some texts. Raises EngineFault
+    `engine_error`."""
+    matcher = _matcher(grammar)
+    letters = list(text.encode())
+    follows = matcher.try_consume_tokens(letters) == len(letters)
+    if not follows or (complete and not matcher.is_accepting()):
+        raise EngineFault("engine_error", "the engine did not hold its answer to the schema it was given")
+
+
+def _matcher(grammar: str) -> Any:
+    """Reads bytes along a grammar."""
+    # By name, since it is for this alone and costs time to load.
+    library: Any = importlib.import_module("llguidance")
+    return library.LLMatcher(library.LLTokenizer("byte"), grammar, log_level=0)
 
 
 def _check_counts(value: object) -> None:
@@ -43,11 +62,3 @@ def _check_counts(value: object) -> None:
             if key in _COUNTS and isinstance(item, int | float) and item > _MOST_ELEMENTS:
                 raise EngineFault("bad_request", f"the answer's schema asks for a {key} of more than {_MOST_ELEMENTS}")
             _check_counts(item)
-
-
-def check_answer(text: str) -> None:
-    """A whole answer must be JSON. Raises EngineFault `engine_error`."""
-    try:
-        json.loads(text)
-    except ValueError as fault:
-        raise EngineFault("engine_error", "the engine did not hold its answer to the schema it was given") from fault

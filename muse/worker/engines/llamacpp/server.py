@@ -144,14 +144,19 @@ def _plain(line: str) -> str:
 
 
 def _report_progress(pid: int, size_bytes: int, report: ReportLoading, answered: threading.Event) -> None:
-    """Say every second that the load goes on. The fraction is an estimate from the memory in use."""
-    fraction = 0.0
+    """Say that the load goes on, at most once a second and only when it does: the engine's memory grows, or it
+    uses processor time. One that hangs is silent, so that somebody notices. The fraction is an estimate from the
+    memory in use."""
+    fraction, before = 0.0, None
     report(0.0, "loading the model")
     while not answered.wait(_SIGN_OF_LIFE_S):
         used = resident_bytes(pid)
         if used is not None and size_bytes:
             fraction = max(fraction, min(0.99, used / size_bytes))
-        report(round(fraction, 3) if used is not None else None, "loading the model")
+        activity = used, cpu_seconds(pid)
+        if activity != before:
+            report(round(fraction, 3) if used is not None else None, "loading the model")
+        before = activity
 
 
 def resident_bytes(pid: int) -> int | None:
@@ -161,6 +166,12 @@ def resident_bytes(pid: int) -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pid: int) -> str | None:
+    """Processor time a process has used, in the words of `ps`; None if it is gone."""
+    found = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
 
 
 def _make_folder() -> Path:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import attrs
 import pytest
+import trio
 
 from actors.supervisor import link
 from actors.supervisor.watchdog import HangLimits
@@ -83,6 +84,7 @@ async def test_a_stopped_worker_is_found(core: CoreFactory, phase: Phase) -> Non
     ("phase", "whom"),
     [
         pytest.param("load", 0, id="load"),
+        pytest.param("load", -1, id="load-engine"),
         pytest.param("idle", 0, id="idle"),
         pytest.param("prefill", -1, id="prefill-engine"),
         pytest.param("decode", 0, id="decode"),
@@ -94,6 +96,8 @@ async def test_a_stopped_real_worker_is_found(model_core: CoreFactory, phase: Ph
     """The same with the real worker: the whole process, or only its engine (the last of its children)."""
     async with model_core(hang_limits=PATIENT) as running:
         reply = await reach(running, phase, "Tell a long story. " + "It was a dark night at sea. " * 24)
+        while len(running.worker_pids()) < 2:  # in a load the engine comes a moment after its worker
+            await trio.sleep(0.001)
         os.kill(running.worker_pids()[whom], signal.SIGSTOP)
         await running.wait_epoch(2, "ready", "busy")
         if reply is not None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from quart import Blueprint
+from quart import Blueprint, request
 
+from actors.front.body import read_json
 from actors.front.context import FrontContext
-from actors.sessions.messages import DescribeSession, DescribeSessions, EndSession, SessionState
+from actors.sessions.messages import DescribeSession, DescribeSessions, EndSession, SessionState, SetHistory
 from actors.transcripts.messages import RecordedTurn, SessionView
 from muse.api.chat_request import parse_session_id
-from muse.api.message import Message
+from muse.api.fields import Offenders
+from muse.api.message import Message, parse_messages
+from muse.errors import ClientFault
+from muse.strict_json import JsonValue
 
 
 def session_routes(context: FrontContext) -> Blueprint:
@@ -25,6 +29,12 @@ def session_routes(context: FrontContext) -> Blueprint:
     async def show_session(session_id: str) -> dict[str, object]:
         return _described(await sessions.ask(DescribeSession(session_id=parse_session_id(session_id))))
 
+    @routes.put("/v1/sessions/<path:session_id>")
+    async def set_history(session_id: str) -> dict[str, object]:
+        messages = _parse_history(await read_json(request))
+        await sessions.ask(SetHistory(session_id=parse_session_id(session_id), messages=messages))
+        return {"session_id": session_id, "messages": len(messages)}
+
     @routes.post("/v1/sessions/<path:session_id>/reset")
     async def reset_session(session_id: str) -> dict[str, object]:
         await sessions.ask(EndSession(action="reset", session_id=parse_session_id(session_id)))
@@ -36,6 +46,19 @@ def session_routes(context: FrontContext) -> Blueprint:
         return {"closed": True, "session_id": session_id}
 
     return routes
+
+
+def _parse_history(body: JsonValue) -> tuple[Message, ...]:
+    """The body {"messages": [...]}, and nothing else."""
+    if not isinstance(body, dict):
+        raise ClientFault("invalid_type", 'The body must be {"messages": [...]}.')
+    offenders = Offenders()
+    for key in body:
+        if key != "messages":
+            offenders.add_unknown(key)
+    messages = parse_messages(body.get("messages"), offenders)
+    offenders.raise_if_any()
+    return messages
 
 
 def _summary(view: SessionView) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """SessionManager: the queue of turns, one task for each, and who is meant by a cancel.
 
-Inbox: StartTurn, CancelTurn, FindReply, AnswerNow, DescribeSession, DescribeSessions, EndSession. Tells: the
-turns, the StateBoard (counts of running and queued).
+Inbox: StartTurn, CancelTurn, FindReply, AnswerNow, DescribeSession, DescribeSessions, SetHistory, EndSession.
+Tells: the turns, the StateBoard (counts of running and queued).
 
 Rule of admission: first in, first out; at most the worker's `max_inflight_requests` at a time; one
 turn of a session at a time (a second request on it waits without holding others up). Turns are
@@ -29,6 +29,7 @@ from actors.sessions.messages import (
     FindReply,
     SessionMessage,
     SessionState,
+    SetHistory,
     StartTurn,
 )
 from actors.sessions.shelf import Shelf
@@ -39,9 +40,11 @@ from actors.transcripts.messages import (
     ForgetSession,
     ListSessions,
     PrepareModel,
+    ReplaceHistory,
     SessionView,
     ShowSession,
     TranscriptMessage,
+    session_busy,
 )
 from muse.api.responses import new_reply_id
 from muse.errors import ClientFault, InternalFault, MuseError, Unavailable
@@ -96,6 +99,8 @@ class SessionManager:
                         nursery.start_soon(self._describe, message)
                     case DescribeSessions():
                         nursery.start_soon(self._describe_all, message)
+                    case SetHistory():
+                        nursery.start_soon(self._set_history, message)
                     case EndSession():
                         self._ending[message.session_id] += 1
                         nursery.start_soon(self._end_session, message)
@@ -239,6 +244,17 @@ class SessionManager:
             message.port.answer(await self._transcripts.ask(ListSessions()))
         except MuseError as fault:
             message.port.fail(fault)
+
+    async def _set_history(self, message: SetHistory) -> None:
+        session_id = message.session_id
+        try:
+            if any(turn.reply.session_id == session_id for turn in self._running + self._queue):
+                raise session_busy()
+            await self._transcripts.ask(ReplaceHistory(session_id=session_id, messages=message.messages))
+        except MuseError as fault:
+            message.port.fail(fault)
+        else:
+            message.port.answer(None)
 
     async def _end_session(self, message: EndSession) -> None:
         session_id = message.session_id

@@ -72,6 +72,15 @@ class DescribeSessions(Question[tuple[SessionView, ...]]):
 
 
 @attrs.frozen(kw_only=True)
+class SetHistory(Question[None]):
+    """Front -> manager: these messages are the session's visible history now (an answer was edited). Fails with
+    409 while a request of the session runs or waits."""
+
+    session_id: str
+    messages: tuple[Message, ...]
+
+
+@attrs.frozen(kw_only=True)
 class EndSession(Question[None]):
     """Front -> manager: forget what was said in a session. Its running and waiting turns are cancelled first;
     then what the model holds of it is dropped (`reset` keeps its place there, `close` does not), then the
@@ -81,4 +90,6 @@ class EndSession(Question[None]):
     session_id: str
 
 
-SessionMessage = StartTurn | CancelTurn | FindReply | AnswerNow | DescribeSession | DescribeSessions | EndSession
+SessionMessage = (
+    StartTurn | CancelTurn | FindReply | AnswerNow | DescribeSession | DescribeSessions | SetHistory | EndSession
+)

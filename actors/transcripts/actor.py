@@ -1,6 +1,7 @@
 """TranscriptStore: per session, what was said and the exact ids that were generated (sessions.py).
 
-Inbox: BuildPrompt, CommitTurn, RecordTurn, ShowSession, ListSessions, ForgetSession, PrepareModel. The
+Inbox: BuildPrompt, CommitTurn, RecordTurn, ReplaceHistory, ShowSession, ListSessions, ForgetSession,
+PrepareModel. The
 model's chat template is compiled once for each text of it.
 
 Rendering is CPU work on text that strangers wrote, so it runs in a thread, in a child task: the inbox
@@ -24,8 +25,10 @@ from actors.transcripts.messages import (
     PrepareModel,
     Prompt,
     RecordTurn,
+    ReplaceHistory,
     ShowSession,
     TranscriptMessage,
+    session_busy,
 )
 from actors.transcripts.sessions import Histories
 from muse.chat.template import ChatTemplate
@@ -73,6 +76,8 @@ class TranscriptStore:
                         self._histories.commit(message)
                     case RecordTurn():
                         self._histories.record(message)
+                    case ReplaceHistory():
+                        self._replace(message)
                     case ShowSession():
                         self._show(message)
                     case ListSessions():
@@ -82,6 +87,12 @@ class TranscriptStore:
                         message.port.answer(None)
                     case _:
                         assert_never(message)
+
+    def _replace(self, message: ReplaceHistory) -> None:
+        if self._histories.replace(message.session_id, message.messages, datetime.now().astimezone()):
+            message.port.answer(None)
+        else:
+            message.port.fail(session_busy())
 
     def _show(self, message: ShowSession) -> None:
         view = self._histories.view(message.session_id)

@@ -10,7 +10,7 @@ from actors.kernel import Question
 from muse.api.message import Message
 from muse.api.metrics import MuseMetrics
 from muse.api.template_options import NO_OPTIONS, TemplateOptions
-from muse.errors import MuseError
+from muse.errors import ClientFault, MuseError
 from muse.protocol import Ready, Segment
 
 
@@ -105,6 +105,15 @@ class ListSessions(Question[tuple[SessionView, ...]]):
 
 
 @attrs.frozen(kw_only=True)
+class ReplaceHistory(Question[None]):
+    """Session manager -> store: the client changed the visible history without a request. Answers that differ
+    from what was recorded, and all later ones, lose their ids. Fails with 409 while a turn is being given."""
+
+    session_id: str
+    messages: tuple[Message, ...]
+
+
+@attrs.frozen(kw_only=True)
 class ForgetSession(Question[None]):
     """Session manager -> store: drop a session and everything in it. An unknown one is fine."""
 
@@ -118,4 +127,11 @@ class PrepareModel:
     model: Ready
 
 
-TranscriptMessage = BuildPrompt | CommitTurn | RecordTurn | ShowSession | ListSessions | ForgetSession | PrepareModel
+TranscriptMessage = (
+    BuildPrompt | CommitTurn | RecordTurn | ReplaceHistory | ShowSession | ListSessions | ForgetSession | PrepareModel
+)
+
+
+def session_busy() -> ClientFault:
+    """Its history cannot be changed while an answer is being given, or waits."""
+    return ClientFault("session_busy", "An answer of this session is being given. Cancel it first.", status=409)

@@ -72,10 +72,21 @@ class Histories:
 
     def commit(self, message: CommitTurn) -> None:
         """A prompt was taken: its messages are the history now."""
-        session = self._sessions.get(message.session_id)
+        self._set(message.session_id, message.messages, message.started, running=message.reply_id)
+
+    def replace(self, session_id: str, messages: tuple[Message, ...], now: datetime) -> bool:
+        """The client changed the history without a request; false while a turn is being given."""
+        session = self._sessions.get(session_id)
+        if session is not None and session.running is not None:
+            return False
+        self._set(session_id, messages, now, running=None)
+        return True
+
+    def _set(self, session_id: str, messages: tuple[Message, ...], started: datetime, *, running: str | None) -> None:
+        session = self._sessions.get(session_id)
         if session is None:
-            session = self._sessions[message.session_id] = _Session(started=message.started)
-        answers = [given for given in message.messages if given.role == "assistant"]
+            session = self._sessions[session_id] = _Session(started=started)
+        answers = [given for given in messages if given.role == "assistant"]
         kept: list[RecordedTurn] = []
         for given, turn in zip(answers, session.turns, strict=False):
             if not _is_same(turn, given):
@@ -83,8 +94,8 @@ class Histories:
             kept.append(turn)
         # From the first difference on the client's word is all there is.
         kept += [RecordedTurn(content=given.content) for given in answers[len(kept) :]]
-        session.turns, session.messages, session.running = kept, message.messages, message.reply_id
-        self._sessions.move_to_end(message.session_id)
+        session.turns, session.messages, session.running = kept, messages, running
+        self._sessions.move_to_end(session_id)
         self._weigh(session)
         self._tidy()
 

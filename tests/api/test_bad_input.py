@@ -216,8 +216,7 @@ def test_reading_routes_take_no_writes(echo_server: ServerProcess, path: str) ->
     [
         ("DELETE", "/v1/chat/completions", "POST"),
         ("POST", "/health", "GET, HEAD"),
-        ("GET", "/v1/sessions/s/reset", "POST"),
-        ("PUT", "/v1/sessions/s", "DELETE, GET, HEAD"),
+        ("PATCH", "/v1/sessions/s", "DELETE, GET, HEAD, PUT"),
     ],
 )
 def test_a_wrong_method_is_told_the_right_ones(echo_server: ServerProcess, method: str, path: str, allow: str) -> None:

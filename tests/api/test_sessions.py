@@ -235,3 +235,26 @@ def test_a_request_that_waits_is_shown_and_can_be_ended_by_its_id(scripted_serve
         assert server.post("/api/cancel", {"reply_id": request["reply_id"]}).json() == {"cancelled": True}
         assert any('"cancelled":true' in line for line in waiting.iter_lines())
     assert server.get("/v1/sessions/s").status_code == 404
+
+
+def test_a_history_can_be_changed_without_a_request(scripted_server: Start) -> None:
+    """An edited answer is the session's at once; the ids before it stay. Not while an answer is being given."""
+    server = scripted_server(ECHO)
+    first = [said("user", "one"), said("assistant", "one")]
+    ask(server, first[:1], session_id="s")
+    ask(server, [*first, said("user", "two")], session_id="s")
+    url = f"{server.url}/v1/sessions/s"
+    edited = [*first, said("user", "two"), said("assistant", "TWO")]
+    assert httpx.put(url, json={"messages": edited}, timeout=HANG_GUARD_S).json() == {"session_id": "s", "messages": 4}
+    shown = server.get("/v1/sessions/s").json()
+    assert [message["content"] for message in shown["messages"]] == ["one", "one", "two", "TWO"]
+    assert (shown["turns"], shown["exact_turns"]) == (2, 1)
+    again = ask(server, [*edited, said("user", "three")], session_id="s")["muse_metrics"]
+    assert again["session_reset_reason"] == "rewound"
+    for body in ({}, {"messages": edited, "x": 1}, {"messages": [said("nobody", "x")]}, []):
+        assert httpx.put(url, json=body, timeout=HANG_GUARD_S).status_code == 400
+    with server.stream_chat("slow", session_id="s") as running:
+        lines = running.iter_lines()
+        read_until(lines, "la ")
+        busy = httpx.put(url, json={"messages": edited}, timeout=HANG_GUARD_S)
+        assert (busy.status_code, busy.json()["error"]["code"]) == (409, "session_busy")

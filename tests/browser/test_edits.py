@@ -224,10 +224,12 @@ def test_an_edited_answer_holds_at_once_and_can_be_undone(chromium_page: Page, c
         chromium_page.get_by_role("button", name="Save", exact=True).click()
         expect(chromium_page.locator(".prose em")).to_have_text("words")
 
-    change()
+    with chromium_page.expect_response(lambda response: response.request.method == "PUT"):
+        change()
     assert shown(chromium_page) == ["short one", "My own words."]
     expect(chromium_page.locator(".receipt")).to_have_count(0)
     assert len(bodies) == 2
+    assert held(chromium_page, chat_server) == ["short one", "My own *words*."]
     chromium_page.get_by_role("button", name="Undo").press("Enter")
     expect(chromium_page.get_by_label("Message", exact=True)).to_be_focused()
     assert shown(chromium_page) == TWO_TURNS

@@ -54,6 +54,12 @@ export async function postJson(path, body) {
   return response.json();
 }
 
+/** PUT JSON; resolves with the JSON of the answer. Throws ApiError. */
+export async function putJson(path, body) {
+  const response = await request(path, { ...postOf(body), method: "PUT" });
+  return response.json();
+}
+
 /** DELETE, also while the page is being left; resolves with the JSON of the answer. Throws ApiError. */
 export async function sendDelete(path) {
   const response = await request(path, { method: "DELETE", keepalive: true });

@@ -187,8 +187,13 @@ function end(run, phase, fault = null) {
   lastEnded.value = answer;
 }
 
-function requestBody(history) {
+/** A history as the server is told it, with the system message. */
+export function asSent(history) {
   const turns = history.map(asTurn).filter((turn) => turn.role === "user" || turn.content !== "");
   const system = systemMessage.value.trim() === "" ? [] : [{ role: "system", content: systemMessage.value }];
-  return { messages: [...system, ...turns], session_id: sessionId(), ...requestFields() };
+  return [...system, ...turns];
+}
+
+function requestBody(history) {
+  return { messages: asSent(history), session_id: sessionId(), ...requestFields() };
 }

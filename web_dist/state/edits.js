@@ -2,11 +2,12 @@
 //
 // The first two drop the later turns and send what is left. They hold only once the model has taken them;
 // otherwise the conversation goes back to what it was, and the refusal says why.
-// An edited answer holds at once, because nothing is sent; the next request carries it to the model.
+// An edited answer holds at once, here and in the server's history; the next request carries it to the model.
 
-import { ask, canAsk, messages, undoable } from "./conversation.js";
+import { asSent, ask, canAsk, messages, undoable } from "./conversation.js";
 import { editedAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
+import { tellHistory } from "./session.js";
 
 /** Replaces a user message and asks again from there. Blank text is not taken. */
 export function editMessage(message, text) {
@@ -43,10 +44,12 @@ export function editAnswer(answer, text) {
   if (text === answer.text.value) return;
   undoable.value = messages.value;
   messages.value = [...messages.value.slice(0, at), editedAnswer(text)];
+  tellHistory(asSent(messages.value));
 }
 
 export function undoEdit() {
   if (!canAsk.value || undoable.value === null) return;
   messages.value = undoable.value;
   undoable.value = null;
+  tellHistory(asSent(messages.value));
 }

@@ -1,7 +1,7 @@
 // The id of this tab's chat on the server. Kept in the tab's own storage, so that a reload finds the chat again
 // and another tab has another one. The id is all that is kept: the server holds the conversation.
 
-import { postJson, sendDelete } from "../net/api.js";
+import { postJson, putJson, sendDelete } from "../net/api.js";
 import { readStored, writeStored } from "./storage.js";
 
 // A reload frees the id of the page before it within milliseconds; a tab that still lives never does.
@@ -52,6 +52,11 @@ export async function closeSession(closed) {
   } catch {
     await postJson(`${path}/reset`, {}).catch(() => {});
   }
+}
+
+/** Tells the server of a history that was changed without a request. The next request would tell it, too. */
+export function tellHistory(history) {
+  putJson(`/v1/sessions/${encodeURIComponent(id)}`, { messages: history }).catch(() => {});
 }
 
 /** Holds a lock named after the id for as long as this tab has it; false if another tab holds it. */

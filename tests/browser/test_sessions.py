@@ -145,7 +145,7 @@ def test_a_reload_in_the_queue_keeps_the_message(chromium_page: Page, chat_serve
         expect(chromium_page.locator(".bubble")).to_have_text(["short one"])
         answer = chromium_page.locator(".from-model").last
         expect(answer.locator(".waiting")).to_be_visible()
-        lines.close()
+        other.close()
     wait_over(answer)
     expect(answer.locator(".receipt")).to_be_visible()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,7 @@ SPELLING = re.compile(r"(<\|[a-z_]+\|>)")
 TEXTS = st.text(st.sampled_from("ab <|>=to\né🎉"), max_size=12)
 
 
-def run(parser: ChannelParser, chunks: list[tuple[str, TextKind]]) -> tuple[str, str]:
+def run(parser: ChannelParser, chunks: Sequence[tuple[str, TextKind]]) -> tuple[str, str]:
     """(reasoning, answer)."""
     said = {"reasoning": "", "answer": ""}
     for text, kind in chunks:
@@ -98,7 +99,7 @@ def test_any_split_gives_the_same_channels(turn: tuple[str, str, str], data: st.
     for part, kind in marked(text):
         size = data.draw(st.integers(1, 5))
         pieces = [part] if kind == "control" else [part[at : at + size] for at in range(0, len(part), size)]
-        tokens += [(piece, kind) for piece in pieces]
+        tokens.extend((piece, kind) for piece in pieces)
     assert run(HarmonyParser(), tokens) == (reasoning, answer)
 
 

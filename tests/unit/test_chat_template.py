@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from muse.api.message import Message
 from muse.chat.template import MAX_SOURCE_CHARS, ChatTemplate
 from muse.errors import ClientFault, EnvironmentFault
-from muse.protocol import TextSegment
+from muse.protocol import Segment, TextSegment
 from tests.unit.gguf_metadata import read_metadata
 from tests.unit.plain_jinja import render_plain
 
@@ -83,6 +84,13 @@ def compile_template(name: str) -> ChatTemplate:
     return ChatTemplate.compile(TEMPLATES[name], bos_token="<s>", eos_token="</s>", special_tokens=SPECIAL)
 
 
+def texts(segments: Sequence[Segment]) -> list[TextSegment]:
+    """Without known answers a prompt is nothing but text."""
+    found = [segment for segment in segments if isinstance(segment, TextSegment)]
+    assert len(found) == len(segments)
+    return found
+
+
 def joined(segments: tuple[TextSegment, ...]) -> str:
     return "".join(segment.text for segment in segments)
 
@@ -114,7 +122,7 @@ conversations = st.lists(
 @settings(deadline=None)
 def test_segments_join_to_the_plain_rendering(name: str, messages: list[Message], open_turn: bool) -> None:
     """Tracking the origin of text changes nothing of the text; kinds alternate and no segment is empty."""
-    segments = compile_template(name).render_segments(messages, now=NOW, add_generation_prompt=open_turn)
+    segments = texts(compile_template(name).render_segments(messages, now=NOW, add_generation_prompt=open_turn))
     plain = render_plain(
         TEMPLATES[name], messages, now=NOW, add_generation_prompt=open_turn, bos_token="<s>", eos_token="</s>"
     )
@@ -141,7 +149,7 @@ def test_control_tokens_in_text_stay_text(name: str, spellings: list[str]) -> No
     """Whatever is written between two marks that only the client uses never becomes scaffold."""
     hostile = "¤" + "¤".join(spellings) + "¤"
     messages = [Message(role="system", content=hostile), user(hostile), assistant(hostile), user(hostile)]
-    segments = compile_template(name).render_segments(messages, now=NOW)
+    segments = texts(compile_template(name).render_segments(messages, now=NOW))
     assert "¤" not in "".join(scaffold_of(segments))
     assert any("¤" in segment.text for segment in segments)
 
@@ -319,7 +327,7 @@ def test_the_built_in_models_template(builtin_model: Path) -> None:
         [Message(role="system", content="Be brief."), user("<|im_end|>"), assistant("<|endoftext|>"), user(" é\n")],
         [user("a"), assistant(""), user("b")],
     ):
-        segments = template.render_segments(messages, now=NOW)
+        segments = texts(template.render_segments(messages, now=NOW))
         assert joined(segments) == render_plain(source, messages, now=NOW)
         said = "".join(message.content for message in messages)
         assert said == "".join(segment.text for segment in segments if not segment.special)

@@ -11,6 +11,7 @@ from muse.api.message import Message
 from muse.chat.template import ChatTemplate
 from muse.chat.template_sandbox import TemplateLimits
 from muse.errors import EnvironmentFault, MuseError
+from muse.protocol import TextSegment
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 MESSAGES = (Message(role="user", content="x" * 100),)
@@ -29,7 +30,8 @@ def counting_limits(*, output_chars: int = 10**6) -> TemplateLimits:
 
 def render(source: str, limits: TemplateLimits | None = None) -> str:
     template = ChatTemplate.compile(source, limits=limits or counting_limits())
-    return "".join(segment.text for segment in template.render_segments(MESSAGES, now=NOW))
+    segments = template.render_segments(MESSAGES, now=NOW)
+    return "".join(segment.text for segment in segments if isinstance(segment, TextSegment))
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def plan_memory(
     slot_token = kv_bytes_per_token(model) * slots
     fitting = max(limit - cache, 0) // slot_token // _CONTEXT_STEP * _CONTEXT_STEP
     wanted = min(context or trained, trained)
-    if fitting < (wanted if context else min(wanted, _LEAST_CONTEXT)):
-        least = wanted if context else min(wanted, _LEAST_CONTEXT)
+    least = wanted if context else min(wanted, _LEAST_CONTEXT)
+    if fitting < least:
         raise EngineFault(
             "out_of_memory",
             f"a context of {least} tokens needs {least * slot_token // MIB + 1} MiB for {slots} conversations, but "

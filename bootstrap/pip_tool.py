@@ -38,7 +38,7 @@ MEANINGS = (
         r"No matching distribution found|Could not find a version",
         "the package index has no file of a locked package for this machine.",
         "Check `pip config list` for an index that is switched off or lacks packages. The packages are there for "
-        "macOS 13 or newer, and for Linux with glibc 2.28 or newer",
+        "macOS 13 or newer, and for Linux with glibc 2.31 or newer",
     ),
     Meaning(
         r"Permission denied|Errno 13",

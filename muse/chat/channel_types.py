@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
+import attrs
+
 from muse.protocol import Segment
 
 Channel = Literal["answer", "reasoning"]
@@ -13,19 +15,46 @@ TextKind = Literal["text", "control", "mixed"]
 knows no ids here."""
 
 
+@attrs.frozen(kw_only=True)
+class FoundCall:
+    """The model calls a declared tool. arguments: a JSON object as text, non-ASCII kept."""
+
+    name: str
+    arguments: str
+
+
+@attrs.frozen(kw_only=True)
+class BrokenCall:
+    """The model tried to call something and did it wrong. text: what it wrote, without control tokens. name: of the
+    tool it meant, None if that cannot be told. reason: what is wrong, one sentence for the model and the user."""
+
+    text: str
+    name: str | None
+    reason: str
+
+
+Event = Piece | FoundCall | BrokenCall
+
+
 class ChannelParser(Protocol):
     """What a turn needs of a model's language."""
 
     @property
     def channel(self) -> Channel:
-        """Where the next text belongs."""
+        """Where the next text belongs; a call of a tool counts as answer."""
         ...
 
-    def feed(self, text: str, kind: TextKind = "text") -> list[Piece]:
+    @property
+    def turn_over(self) -> bool:
+        """The model has begun to write somebody else's part (a tool's result, the user's next question): nothing
+        of that was given, and nothing further will be."""
+        ...
+
+    def feed(self, text: str, kind: TextKind = "text") -> list[Event]:
         """Take generated text, give what is certain."""
         ...
 
-    def flush(self) -> list[Piece]:
+    def flush(self) -> list[Event]:
         """The generation is over: give what was held back."""
         ...
 
@@ -33,4 +62,10 @@ class ChannelParser(Protocol):
         """End the open reasoning channel: returns what has to be appended to the prompt so that the
         model goes on with its answer, and behaves as if the model had written it. None: no reasoning
         is open."""
+        ...
+
+    def answer_call(self, name: str, text: str) -> tuple[Segment, ...] | None:
+        """The turn has ended (flushed): returns what has to be appended to the prompt so that the model reads
+        `text` as the result of its call of `name` and goes on, and behaves as if the model's own turn went on.
+        None: this language has no results of tools."""
         ...

@@ -1,0 +1,41 @@
+"""Tools that a request offers to the model, and calls of them: their checked forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import attrs
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """A function that the model may ask for. parameters: JSON schema of its arguments, an object, as JSON text."""
+
+    name: str
+    description: str = ""
+    parameters: str = '{"type":"object","properties":{}}'
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The parameters, read. A new object each time: it may be changed."""
+        return cast("dict[str, Any]", json.loads(self.parameters))
+
+    def property_schemas(self) -> Mapping[str, Any]:
+        """By name, the schemas of the arguments that are declared; none where the schema lists none."""
+        properties = self.schema.get("properties")
+        return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """One call, as the client has it. arguments: a JSON object as text."""
+
+    id: str
+    name: str
+    arguments: str
+
+    def parsed_arguments(self) -> Any:
+        """The arguments as a value; two calls are the same if name and this are."""
+        return json.loads(self.arguments)

@@ -34,12 +34,15 @@ from muse.api.fields import (
 from muse.api.message import Message, parse_messages
 from muse.api.response_format import parse_response_format
 from muse.api.template_options import NO_OPTIONS, TemplateOptions, parse_template_options
+from muse.api.tool_fields import NO_TOOLS, ToolUse, parse_tool_use
 from muse.errors import ClientFault
 from muse.protocol import Sampling
 
 MAX_STOPS: Final = 16
 MAX_STOP_CHARS: Final = 1_000
 MAX_SESSION_ID_CHARS: Final = 128
+
+_TOOL_FIELDS: Final = ("tools", "tool_choice", "parallel_tool_calls")
 
 _MOST_TOKENS: Final = 2**31 - 1
 """Larger budgets mean the same and are cut to this, the largest number that every engine can hold."""
@@ -53,6 +56,7 @@ _HONOURED: Final = frozenset(
         *("messages", "model", "stream", "stream_options", "session_id", "stop"),
         *("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "max_completion_tokens"),
         *("muse", "chat_template_kwargs", "reasoning_effort", "response_format"),
+        *_TOOL_FIELDS,
     )
 )
 
@@ -73,9 +77,6 @@ _NEUTRAL: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "logit_bias": ("{}", lambda value: value == {}),
     "logprobs": ("false", lambda value: value is False),
     "top_logprobs": ("null", _never),
-    "tools": ("[], as tools come later", lambda value: value == []),
-    "tool_choice": ('"none" or "auto", as tools come later', lambda value: value in ("none", "auto")),
-    "parallel_tool_calls": ("true", lambda value: value is True),
     "functions": ("null", _never),
     "function_call": ("null", _never),
     "modalities": ('["text"]', lambda value: value == ["text"]),
@@ -112,7 +113,8 @@ class ChatRequest:
     detached: the reply goes on without its client and can be read again. continue_from: id of a reply to
     go on with; messages are then those of that reply, and empty here. max_thinking_tokens: after so many
     the reasoning channel is closed. return_reasoning: the client wants to see the reasoning. json_schema:
-    what the answer must be, as JSON text. template_options: settings of the model's own template."""
+    what the answer must be, as JSON text. template_options: settings of the model's own template. tool_use: which
+    tools the model gets. tool_repair: a call that went wrong is told to the model, which tries again."""
 
     messages: tuple[Message, ...]
     model: str | None
@@ -128,6 +130,8 @@ class ChatRequest:
     return_reasoning: bool = False
     json_schema: str | None = None
     template_options: TemplateOptions = NO_OPTIONS
+    tool_use: ToolUse = NO_TOOLS
+    tool_repair: bool = False
 
 
 def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
@@ -158,7 +162,11 @@ def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
         return_reasoning=return_reasoning,
         template_options=template_options,
         json_schema=parse_response_format(present.get("response_format", {"type": "text"}), offenders),
+        tool_use=parse_tool_use(present, offenders),
+        tool_repair=options.tool_repair,
     )
+    if request.json_schema is not None and request.tool_use.tools:
+        raise invalid_value("response_format", "cannot be combined with tools: a call has no place in that form")
     if options.continue_from is not None and template_options.values:
         raise invalid_value("chat_template_kwargs", "can only hold return_reasoning with muse.continue")
     offenders.raise_if_any()
@@ -172,12 +180,13 @@ class _MuseOptions:
     detached: bool = False
     continue_from: str | None = None
     max_thinking_tokens: int | None = None
+    tool_repair: bool = False
 
 
 def _parse_muse(value: object, offenders: Offenders) -> _MuseOptions:
     given = {key: option for key, option in read_object(value, "muse").items() if option is not None}
     for key in given:
-        if key not in ("detached", "continue", "max_thinking_tokens"):
+        if key not in ("detached", "continue", "max_thinking_tokens", "tool_repair"):
             offenders.add_unknown(member("muse", key))
     budget = given.get("max_thinking_tokens")
     return _MuseOptions(
@@ -186,6 +195,7 @@ def _parse_muse(value: object, offenders: Offenders) -> _MuseOptions:
         max_thinking_tokens=None
         if budget is None
         else min(read_integer(budget, "muse.max_thinking_tokens", lowest=0), _MOST_TOKENS),
+        tool_repair=read_bool(given.get("tool_repair", False), "muse.tool_repair"),
     )
 
 
@@ -196,7 +206,7 @@ def _parse_conversation(
         if "messages" not in present:
             raise ClientFault("missing_required_parameter", "'messages' is missing.", param="messages")
         return parse_messages(present["messages"], offenders)
-    for key in ("messages", "session_id", "response_format", "reasoning_effort"):
+    for key in ("messages", "session_id", "response_format", "reasoning_effort", *_TOOL_FIELDS):
         if key in present:
             # The reply that is continued has its own; another one here could only contradict it.
             raise invalid_value(key, "must be left out with muse.continue, which goes on with an earlier reply")

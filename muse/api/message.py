@@ -1,20 +1,23 @@
 """Messages of a conversation: their checked form, and how the JSON form becomes it.
 
-The product keeps text only for now: pictures and tools are refused by name. `developer` is the newer
-name of `system` and becomes it, because chat templates know only the latter.
+The product keeps text only for now: pictures are refused by name. `developer` is the newer name of `system` and
+becomes it, because chat templates know only the latter. `reasoning_content` is checked and then left out: what the
+model thought is part of later prompts only inside the exact ids of its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal, cast
 
 import attrs
 
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
+from muse.api.tool_messages import parse_tool_calls, read_call_id
+from muse.api.tools import ToolCall
 from muse.errors import ClientFault
 
-Role = Literal["system", "user", "assistant"]
+Role = Literal["system", "user", "assistant", "tool"]
 
 MAX_MESSAGES: Final = 32_768
 """A message costs a template at least four tokens, and the longest context that we serve has 131,072."""
@@ -27,19 +30,18 @@ _ROLES: Final[Mapping[str, Role]] = {
     "developer": "system",
     "user": "user",
     "assistant": "assistant",
+    "tool": "tool",
 }
-_TOOL_ROLES: Final = ("tool", "function")
-_TOOLS_REASON: Final = "needs tools, which this server does not take yet"
 
 # Official clients echo an answer with all its fields. Each of these says nothing while it is null or empty.
 _SILENT_WHEN_EMPTY: Final[Mapping[str, str]] = {
-    "tool_calls": _TOOLS_REASON,
-    "tool_call_id": _TOOLS_REASON,
-    "function_call": _TOOLS_REASON,
+    "function_call": "is not supported: send tool_calls",
     "refusal": "is not supported",
     "annotations": "is not supported",
     "audio": "is not supported: this server takes text only",
-    "reasoning_content": "is not supported yet: reasoning is no part of later prompts",
+    "tool_calls": "belongs to messages of the assistant",
+    "tool_call_id": "belongs to messages of role tool",
+    "reasoning_content": "belongs to messages of the assistant",
 }
 _PART_REASONS: Final[Mapping[str, str]] = {
     "image_url": "is a picture, which this build does not take yet",
@@ -52,11 +54,14 @@ _PART_REASONS: Final[Mapping[str, str]] = {
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message. content: all of its text (may be empty), text parts joined with nothing between them.
-    name: who speaks, 1 to 64 characters."""
+    name: who speaks, 1 to 64 characters. tool_calls: what an assistant asked for. tool_call_id: of a `tool` message,
+    which of these calls it answers."""
 
     role: Role
     content: str
     name: str | None = None
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str | None = None
 
 
 def parse_messages(value: object, offenders: Offenders) -> tuple[Message, ...]:
@@ -69,7 +74,25 @@ def parse_messages(value: object, offenders: Offenders) -> tuple[Message, ...]:
         raise invalid_value("messages", "must hold at least one message")
     if len(items) > MAX_MESSAGES:
         raise invalid_value("messages", f"must hold at most {MAX_MESSAGES} messages")
-    return tuple(_parse_message(item, f"messages[{index}]", offenders) for index, item in enumerate(items))
+    messages = tuple(_parse_message(item, f"messages[{index}]", offenders) for index, item in enumerate(items))
+    _check_results(messages)
+    return messages
+
+
+def _check_results(messages: Sequence[Message]) -> None:
+    """Each result answers a call of the assistant's message before it, and no call is answered twice."""
+    open_calls: dict[str | None, str] = {}
+    for index, message in enumerate(messages):
+        if message.role != "tool":
+            open_calls = {call.id: call.name for call in message.tool_calls}
+            continue
+        name = open_calls.pop(message.tool_call_id, None)
+        if name is None:
+            raise invalid_value(
+                f"messages[{index}].tool_call_id", "answers no open call of the assistant's message before it"
+            )
+        if message.name not in (None, name):
+            raise invalid_value(f"messages[{index}].name", "is not the name of the function whose call it answers")
 
 
 def _parse_message(value: object, path: str, offenders: Offenders) -> Message:
@@ -81,24 +104,38 @@ def _parse_message(value: object, path: str, offenders: Offenders) -> Message:
         name = read_text(name, f"{path}.name")
         if not 1 <= len(name) <= _MAX_NAME_CHARS:
             raise invalid_value(f"{path}.name", f"must have 1 to {_MAX_NAME_CHARS} characters")
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
     for key, extra in fields.items():
-        if key in _SILENT_WHEN_EMPTY:
-            if extra is not None and extra != []:
+        if key in ("role", "content", "name") or (key in _SILENT_WHEN_EMPTY and extra is None):
+            continue
+        if key == "tool_calls" and role == "assistant":
+            calls = parse_tool_calls(extra, member(path, key), offenders)
+        elif key == "tool_call_id" and role == "tool":
+            call_id = read_call_id(extra, member(path, key))
+        elif key == "reasoning_content" and role == "assistant":
+            read_text(extra, member(path, key))
+        elif key in _SILENT_WHEN_EMPTY:
+            if extra != []:
                 offenders.add_unsupported(member(path, key), _SILENT_WHEN_EMPTY[key])
-        elif key not in ("role", "content", "name"):
+        else:
             offenders.add_unknown(member(path, key))
-    return Message(role=role, content=content, name=name)
+    if role == "tool" and call_id is None:
+        raise ClientFault(
+            "missing_required_parameter", f"'{path}.tool_call_id' is missing.", param=f"{path}.tool_call_id"
+        )
+    return Message(role=role, content=content, name=name, tool_calls=calls, tool_call_id=call_id)
 
 
 def _parse_role(fields: Mapping[str, object], path: str, offenders: Offenders) -> Role:
     if "role" not in fields:
         raise ClientFault("missing_required_parameter", f"'{path}.role' is missing.", param=f"{path}.role")
     role = read_text(fields["role"], f"{path}.role")
-    if role in _TOOL_ROLES:
-        offenders.add_unsupported(f"{path}.role", _TOOLS_REASON)
+    if role == "function":
+        offenders.add_unsupported(f"{path}.role", "is not supported: send a message of role tool")
         return "user"
     if role not in _ROLES:
-        raise invalid_value(f"{path}.role", "must be one of system, developer, user, assistant")
+        raise invalid_value(f"{path}.role", "must be one of system, developer, user, assistant, tool")
     return _ROLES[role]
 
 

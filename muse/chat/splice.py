@@ -6,26 +6,40 @@ told by how that turn's prompt ended (`header`: the template's own text after th
 `<|im_start|>assistant`). In the history the same place reads the same, or a little longer (Harmony adds the
 recipient, which is in the ids already) or shorter (a template that opens a thought leaves that out of the
 past). So: the text up to the header, the header as it was, the ids, and then the history from the control
-token that ends the turn (contracts/harmony-format.md section 4). A place where this cannot be seen is
-left as text, which is always right and only slower.
+token that ends the turn (contracts/harmony-format.md section 4). An answer with calls of tools is one place too,
+from the first to the last of what it says. A place where this cannot be seen is left as text, which is always right
+and only slower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 import attrs
 
-from muse.chat.marked_text import SCAFFOLD
+from muse.chat.marked_text import SCAFFOLD, MarkedText, runs_of
+from muse.chat.origins import content_of, is_scaffold, said_by
 from muse.protocol import IdsSegment, Segment, TextSegment
+
+# Control tokens that can stand inside of a turn: none of them ends it.
+_INSIDE: Final = frozenset(("<tool_call>", "</tool_call>", "<think>", "</think>"))
 
 
 @attrs.frozen(kw_only=True)
 class Piece:
-    """A run of the rendered text with one origin (marked_text.py); a message's content has twice its index."""
+    """A run of the rendered text with one origin (origins.py)."""
 
     text: str
     origin: int
+
+
+def pieces_of(rendered: MarkedText) -> Iterator[Piece]:
+    text = str.__str__(rendered)
+    position = 0
+    for length, origin in runs_of(rendered):
+        yield Piece(text=text[position : position + length], origin=origin)
+        position += length
 
 
 @attrs.frozen(kw_only=True)
@@ -40,33 +54,46 @@ class KnownAnswer:
 def to_segments(
     pieces: Sequence[Piece], known: Mapping[int, KnownAnswer], special_tokens: Iterable[str]
 ) -> tuple[Segment, ...]:
-    """Join the pieces: neighbours of one kind (scaffold or not) become one segment, and the content of a
-    message whose index is in `known` its ids, where their place can be told."""
+    """Join the pieces: neighbours of one kind (scaffold or not) become one segment, and what a message says whose
+    index is in `known` becomes its ids, where their place can be told."""
     texts = [piece.text for piece in pieces]
     ids: dict[int, tuple[int, ...]] = {}
-    spellings = tuple(special_tokens)
+    spellings = tuple(spelling for spelling in special_tokens if spelling not in _INSIDE)
     for message, answer in known.items():
-        place = _place(pieces, message)
+        place = _place(pieces, message, spellings)
         if place is None or not answer.ids:
             continue
-        before, after = texts[place - 1], texts[place + 1] if place + 1 < len(texts) else ""
+        first, behind = place
+        before, after = texts[first - 1], texts[behind] if behind < len(texts) else ""
         end, token = _end_of_turn(after, spellings)
         if not answer.header or not _is_same_place(before, answer.header, token):
             continue
-        texts[place - 1] = answer.header
-        ids[place] = answer.ids
-        if place + 1 < len(texts):
-            texts[place + 1] = after[end:]
+        texts[first - 1] = answer.header
+        texts[first:behind] = [""] * (behind - first)
+        ids[first] = answer.ids
+        if behind < len(texts):
+            texts[behind] = after[end:]
     return tuple(_joined(pieces, texts, ids))
 
 
-def _place(pieces: Sequence[Piece], message: int) -> int | None:
-    """Index of the one piece that is this message's content, between two of the template's own."""
-    found = [index for index, piece in enumerate(pieces) if piece.origin == 2 * message]
-    if len(found) != 1 or found[0] == 0:
+def _place(pieces: Sequence[Piece], message: int, spellings: tuple[str, ...]) -> tuple[int, int] | None:
+    """Where what the message says begins, and the piece behind it: both neighbours are the template's own. A call may
+    end in values that nobody's name is on, so its end is where a turn can end."""
+    own = said_by(message)
+    found = [index for index, piece in enumerate(pieces) if piece.origin in own]
+    if not found or found[0] == 0 or pieces[found[0] - 1].origin != SCAFFOLD:
         return None
-    around = pieces[found[0] - 1], *pieces[found[0] + 1 : found[0] + 2]
-    return found[0] if all(piece.origin == SCAFFOLD for piece in around) else None
+    first, behind = found[0], found[-1] + 1
+    if all(pieces[index].origin == content_of(message) for index in found):
+        is_one = len(found) == 1 and (behind == len(pieces) or pieces[behind].origin == SCAFFOLD)
+        return (first, behind) if is_one else None
+    while behind < len(pieces) and not (
+        pieces[behind].origin == SCAFFOLD and _end_of_turn(pieces[behind].text, spellings)[1]
+    ):
+        behind += 1
+    inside = pieces[first:behind]
+    # Another message's text among it: not this one's turn alone.
+    return (first, behind) if all(piece.origin in own or piece.origin < 0 for piece in inside) else None
 
 
 def _end_of_turn(text: str, spellings: tuple[str, ...]) -> tuple[int, str]:
@@ -90,14 +117,15 @@ def _joined(pieces: Sequence[Piece], texts: Sequence[str], ids: Mapping[int, tup
     special = False
     for index, piece in enumerate(pieces):
         is_ids = index in ids
-        if gathered and (is_ids or special != (piece.origin == SCAFFOLD)):
+        if not is_ids and not texts[index]:
+            continue
+        if gathered and (is_ids or special != is_scaffold(piece.origin)):
             yield TextSegment(text="".join(gathered), special=special)
             gathered = []
         if is_ids:
             yield IdsSegment(ids=ids[index])
             continue
-        special = piece.origin == SCAFFOLD
-        if texts[index]:
-            gathered.append(texts[index])
+        special = is_scaffold(piece.origin)
+        gathered.append(texts[index])
     if gathered:
         yield TextSegment(text="".join(gathered), special=special)

@@ -17,9 +17,8 @@ whose text the template itself cut away or reworded to the last letter), or a na
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -29,17 +28,18 @@ from jinja2.exceptions import SecurityError
 
 from muse.api.message import Message
 from muse.api.template_options import NO_OPTIONS, RESERVED, TemplateOptions, template_variables
+from muse.api.tools import Tool
 from muse.chat.marked_text import (
-    DATA,
     UNKNOWN,
     MarkedText,
     TextLimitExceeded,
     data,
-    from_source,
     runs_of,
     scaffold,
 )
-from muse.chat.splice import KnownAnswer, Piece, to_segments
+from muse.chat.splice import KnownAnswer, pieces_of, to_segments
+from muse.chat.template_checks import check_calls, check_names, missing_messages, refuse_missing
+from muse.chat.template_messages import hermes_messages, native_messages, native_tools
 from muse.chat.template_sandbox import TemplateEnvironment, TemplateLimits, TemplateTimeExceeded
 from muse.errors import ClientFault, EnvironmentFault, JsonScalar
 from muse.protocol import Segment
@@ -48,7 +48,8 @@ MAX_SOURCE_CHARS: Final = 256 * 1024
 """Far above the largest published template (about 25,000)."""
 
 _MAX_DETAIL_CHARS: Final = 300
-_WORD: Final = re.compile(r"[A-Za-z0-9_-]{1,64}|\d{4}-\d\d-\d\d")
+_WORD: Final = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_CHATML_MARK: Final = "<|im_start|>"
 
 # Ours, for models that bring no template: the ChatML form, which most small chat models were trained on.
 _CHATML: Final = """\
@@ -74,10 +75,14 @@ class ChatTemplate:
         eos_token: str,
         special_tokens: Iterable[str],
         settings: frozenset[str],
+        knows_tools: bool,
+        is_chatml: bool,
     ) -> None:
         """Use `compile` or `fallback`."""
         self.settings = settings
         """Names that the template reads and does not set itself: what a request may set."""
+        self._knows_tools = knows_tools
+        self._is_chatml = is_chatml
         self.is_fallback = False
         """True: the model brought no template, and ours is a guess that its owner should know about."""
         self._template = template
@@ -103,7 +108,7 @@ class ChatTemplate:
         environment = TemplateEnvironment(limits or TemplateLimits())
         try:
             template = environment.from_string(source)
-            settings = environment.free_names(source) - RESERVED
+            names = environment.free_names(source)
         except (
             TemplateError,
             ArithmeticError,
@@ -120,7 +125,9 @@ class ChatTemplate:
             bos_token=bos_token,
             eos_token=eos_token,
             special_tokens=special_tokens,
-            settings=settings,
+            settings=names - RESERVED,
+            knows_tools="tools" in names,
+            is_chatml=_CHATML_MARK in source,
         )
 
     @classmethod
@@ -136,6 +143,7 @@ class ChatTemplate:
         *,
         now: datetime,
         options: TemplateOptions | None = None,
+        tools: Sequence[Tool] = (),
         known: Mapping[int, KnownAnswer] | None = None,
         add_generation_prompt: bool = True,
     ) -> tuple[Segment, ...]:
@@ -144,15 +152,28 @@ class ChatTemplate:
         message index, answers whose ids are to stand for their text.
 
         Raises ClientFault `template_error` (the template refuses the conversation, with its words),
-        `message_dropped` or `unsupported_parameter` (it leaves a message, a name or an option out), and
+        `message_dropped` or `unsupported_parameter` (it leaves a message, a name, an option or the tools out), and
         EnvironmentFault `template_limit` or `template_unsupported`.
         """
         extra = self._extra_variables(options or NO_OPTIONS)
-        rendered = self._render(messages, now, add_generation_prompt, extra)
+        self._check_tools(messages, tools)
+        split: frozenset[int] = frozenset()
+
+        def render(messages: Sequence[Message]) -> MarkedText:
+            return self._render(self._variables(messages, tools, split), now, add_generation_prompt, extra)
+
+        rendered = render(messages)
+        # A template may have no room for the words beside a call; they are a message of their own then.
+        split = frozenset(
+            index for index in missing_messages(messages, pieces_of(rendered)) if messages[index].tool_calls
+        )
+        if split:
+            rendered = render(messages)
         self._check_unknown(rendered)
-        pieces = list(_pieces(rendered))
-        _check_names(messages, pieces)
-        missing = _missing_messages(messages, pieces)
+        pieces = list(pieces_of(rendered))
+        check_names(messages, pieces)
+        check_calls(messages, pieces)
+        missing = missing_messages(messages, pieces)
         if missing:
             # Templates cut thoughts out of old answers and reword settings in system messages by design, and
             # nothing may be left. Whether this is such a case shows when the same places hold a plain word.
@@ -161,8 +182,7 @@ class ChatTemplate:
                 attrs.evolve(message, content="text") if index in missing and message.role != "user" else message
                 for index, message in enumerate(messages)
             ]
-            rendered_plain = self._render(plain, now, add_generation_prompt, extra)
-            _refuse_missing(messages, _missing_messages(plain, _pieces(rendered_plain)))
+            refuse_missing(messages, missing_messages(plain, pieces_of(render(plain))))
         return to_segments(pieces, known or {}, self._special_tokens)
 
     def _extra_variables(self, options: TemplateOptions) -> Mapping[str, object]:
@@ -172,24 +192,53 @@ class ChatTemplate:
         def marked(value: JsonScalar) -> object:
             if not isinstance(value, str):
                 return value
-            is_word = _WORD.fullmatch(value) and not any(token in value for token in self._special_tokens)
-            return scaffold(value) if is_word else data(value)
+            return scaffold(value) if self._is_word(value) else data(value)
 
         return {name: marked(value) for name, value in template_variables(options, self.settings).items()}
 
+    def _is_word(self, text: str) -> bool:
+        return _WORD.fullmatch(text) is not None and not any(token in text for token in self._special_tokens)
+
+    def _check_tools(self, messages: Sequence[Message], tools: Sequence[Tool]) -> None:
+        if self._knows_tools or self._is_chatml:
+            return
+        if tools:
+            raise ClientFault(
+                "unsupported_parameter", "This model's chat template has no place for tools.", param="tools"
+            )
+        for index, message in enumerate(messages):
+            if message.role == "tool" or message.tool_calls:
+                raise ClientFault(
+                    "unsupported_parameter",
+                    f"This model's chat template has no place for calls of tools, as in 'messages[{index}]'.",
+                    param=f"messages[{index}]",
+                )
+
+    def _variables(
+        self, messages: Sequence[Message], tools: Sequence[Tool], split: frozenset[int]
+    ) -> Mapping[str, object]:
+        """What of the conversation the template gets."""
+        if self._knows_tools or not self._is_chatml:
+            shown = native_messages(messages, self._is_word, split)
+            return {"messages": shown, "tools": native_tools(tools, self._is_word)}
+        return {"messages": hermes_messages(messages, tools), "tools": None}
+
     def _render(
-        self, messages: Sequence[Message], now: datetime, add_generation_prompt: bool, extra: Mapping[str, object]
+        self,
+        conversation: Mapping[str, object],
+        now: datetime,
+        add_generation_prompt: bool,
+        extra: Mapping[str, object],
     ) -> MarkedText:
         def strftime_now(form: object) -> str:
             return scaffold(now.strftime(str(form)))
 
         variables: dict[str, object] = {
-            "messages": [_to_variables(index, message) for index, message in enumerate(messages)],
+            # Templates test `tools` and `documents` with `is not none`, which is true for a name that is not defined.
+            **conversation,
             "add_generation_prompt": add_generation_prompt,
             "bos_token": scaffold(self._bos_token),
             "eos_token": scaffold(self._eos_token),
-            # Templates test these with `is not none`, which is true for a name that is not defined.
-            "tools": None,
             "documents": None,
             "current_date": scaffold(now.strftime("%Y-%m-%d")),
             "strftime_now": strftime_now,
@@ -233,60 +282,6 @@ class ChatTemplate:
     def _special_pattern(self) -> re.Pattern[str]:
         # A lookahead finds spellings that overlap. Compiled on demand: most renderings need none.
         return re.compile("(?=(" + "|".join(map(re.escape, self._special_tokens)) + "))")
-
-
-def _to_variables(index: int, message: Message) -> dict[str, str]:
-    # Roles are a closed list of ours, and templates build control tokens out of them.
-    variables: dict[str, str] = {"role": scaffold(message.role), "content": from_source(message.content, 2 * index)}
-    if message.name is not None:
-        variables["name"] = from_source(message.name, 2 * index + 1)
-    return variables
-
-
-def _pieces(rendered: MarkedText) -> Iterator[Piece]:
-    text = str.__str__(rendered)
-    position = 0
-    for length, origin in runs_of(rendered):
-        yield Piece(text=text[position : position + length], origin=origin)
-        position += length
-
-
-def _missing_messages(messages: Sequence[Message], pieces: Iterable[Piece]) -> frozenset[int]:
-    """Places of the messages that say something, but of which the prompt holds nothing."""
-    texts = list(pieces)
-    present = {piece.origin for piece in texts}
-    return frozenset(
-        index
-        for index, message in enumerate(messages)
-        if message.content.strip() and 2 * index not in present and not _is_elsewhere(message.content.strip(), texts)
-    )
-
-
-def _refuse_missing(messages: Sequence[Message], missing: frozenset[int]) -> None:
-    for index in sorted(missing)[:1]:
-        raise ClientFault(
-            "message_dropped",
-            f"The model's chat template leaves out 'messages[{index}]' (role {messages[index].role}) at this place "
-            "of the conversation.",
-            param=f"messages[{index}]",
-        )
-
-
-def _check_names(messages: Sequence[Message], pieces: Sequence[Piece]) -> None:
-    present = {piece.origin for piece in pieces}
-    for index, message in enumerate(messages):
-        if message.name and 2 * index + 1 not in present and not _is_elsewhere(message.name, pieces):
-            raise ClientFault(
-                "unsupported_parameter",
-                f"The model's chat template has no place for 'messages[{index}].name'.",
-                param=f"messages[{index}].name",
-            )
-
-
-def _is_elsewhere(text: str, pieces: Iterable[Piece]) -> bool:
-    """Whether text that lost its origin on the way is in the prompt all the same."""
-    as_json = json.dumps(text, ensure_ascii=False)[1:-1]
-    return any(text in piece.text or as_json in piece.text for piece in pieces if piece.origin in (UNKNOWN, DATA))
 
 
 def _invalid(reason: str) -> EnvironmentFault:

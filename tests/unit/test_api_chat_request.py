@@ -122,11 +122,6 @@ def test_a_value_that_asks_for_nothing_passes(name: str) -> None:
         ("logprobs", True),
         ("logprobs", 0),
         ("top_logprobs", 0),
-        ("tools", [{"type": "function"}]),
-        ("tools", "x"),
-        ("tool_choice", "required"),
-        ("tool_choice", {"type": "function"}),
-        ("parallel_tool_calls", False),
         ("user", "me"),
         ("store", False),
         ("metadata", {}),
@@ -300,7 +295,7 @@ def test_inner_values_name_their_path(name: str, value: object, path: str) -> No
         ({"content": "x"}, "missing_required_parameter", "messages[2].role"),
         ({"role": "wizard", "content": "x"}, "invalid_value", "messages[2].role"),
         ({"role": None, "content": "x"}, "invalid_type", "messages[2].role"),
-        ({"role": "tool", "content": "x", "tool_call_id": "a"}, "unsupported_parameter", "messages[2].role"),
+        ({"role": "function", "content": "x", "name": "a"}, "unsupported_parameter", "messages[2].role"),
         ({"role": "user"}, "invalid_type", "messages[2].content"),
         ({"role": "user", "content": None}, "invalid_type", "messages[2].content"),
         ({"role": "system", "content": None}, "invalid_type", "messages[2].content"),
@@ -315,7 +310,7 @@ def test_inner_values_name_their_path(name: str, value: object, path: str) -> No
         ({"role": "user", "content": "x", "name": ""}, "invalid_value", "messages[2].name"),
         ({"role": "user", "content": "x", "name": "n" * 65}, "invalid_value", "messages[2].name"),
         ({"role": "user", "content": "x", "name": 5}, "invalid_type", "messages[2].name"),
-        ({"role": "assistant", "tool_calls": [{}]}, "unsupported_parameter", "messages[2].tool_calls"),
+        ({"role": "user", "content": "x", "tool_calls": [{}]}, "unsupported_parameter", "messages[2].tool_calls"),
         ({"role": "user", "content": "x", "nmae": "y"}, "unknown_parameter", "messages[2].nmae"),
     ],
 )
@@ -404,6 +399,7 @@ names = st.sampled_from(
         *NEUTRAL,
         *NULL_ONLY,
         *("messages", "role", "content", "name", "type", "text", "include_usage", "tool_calls", "detached"),
+        *("function", "id", "arguments", "tool_call_id", "parameters", "description", "strict", "tool_repair"),
     ]
 )
 text = st.one_of(

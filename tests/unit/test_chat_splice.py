@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from muse.api.message import Message
 from muse.chat.marked_text import DATA, SCAFFOLD, UNKNOWN
+from muse.chat.origins import content_of, name_of
 from muse.chat.splice import KnownAnswer, Piece, to_segments
 from muse.chat.template import ChatTemplate
 from muse.errors import MuseError
@@ -200,7 +201,7 @@ def test_scaffold_and_ids_do_not_depend_on_what_is_said(name: str, messages: lis
 
 pieces = st.lists(
     st.builds(Piece, text=st.sampled_from(["a", "<s>", "b<s>", "</s>c", "\n", "<s></s>"]),
-              origin=st.sampled_from([SCAFFOLD, SCAFFOLD, UNKNOWN, DATA, 0, 1, 2, 3, 4])),
+              origin=st.sampled_from([SCAFFOLD, SCAFFOLD, UNKNOWN, DATA, *map(content_of, range(3)), name_of(0)])),
     max_size=9,
 ).map(lambda run: [piece for at, piece in enumerate(run) if not at or piece.origin != run[at - 1].origin])  # fmt: skip
 headers = st.sampled_from(["", "<s>", "<s></s>", "b", "b<s>", "\n", "a", "</s>", "x"])
@@ -215,7 +216,7 @@ def test_any_pieces_keep_their_kinds(run: list[Piece], wanted: dict[int, tuple[s
     segments = to_segments(run, known, SPECIAL)
     places = placed(segments)
     plain = [char for char, special in marks(segments) if not special]
-    replaced = [SCAFFOLD, *(2 * index for index in places)]
+    replaced = [SCAFFOLD, *map(content_of, places)]
     assert plain == [char for piece in run if piece.origin not in replaced for char in piece.text]
     for index, place in places.items():
         before = segments[place - 1]

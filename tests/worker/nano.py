@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+from muse.api.message import Message
+from muse.api.tools import Tool, ToolCall
 from muse.protocol import IdsSegment, Segment, TextSegment
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "data" / "muse-nano"
@@ -20,6 +22,7 @@ DIALOGUES: Final[dict[str, dict[str, Any]]] = {dialogue["name"]: dialogue for di
 TEXT_DIALOGUES: Final = tuple(name for name, content in DIALOGUES.items() if not content["turns"][0]["images"])
 PLAIN_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if not DIALOGUES[name]["tools"])
 """Those of which a message is no more than a text."""
+TOOL_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if DIALOGUES[name]["tools"])
 LONG_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if len(DIALOGUES[name]["turns"]) > 1)
 
 
@@ -52,3 +55,34 @@ def question_ids(name: str) -> tuple[int, ...]:
     """The first turn of a dialogue without the system message: from the user's message on."""
     ids = prompt_ids(turns(name)[0])
     return ids[ids.index(END_OF_TURN) + 1 :]
+
+
+def as_messages(bodies: list[dict[str, Any]]) -> list[Message]:
+    """Messages of the file, whose arguments of calls are values, as those of the product, where they are text."""
+    return [
+        Message(
+            role=body["role"],
+            content=body["content"] or "",
+            name=body.get("name"),
+            tool_call_id=body.get("tool_call_id"),
+            tool_calls=tuple(
+                ToolCall(
+                    id=call["id"], name=call["function"]["name"], arguments=json.dumps(call["function"]["arguments"])
+                )
+                for call in body.get("tool_calls", ())
+            ),
+        )
+        for body in bodies
+    ]
+
+
+def as_tools(bodies: list[dict[str, Any]]) -> tuple[Tool, ...]:
+    """Tools of the file."""
+    return tuple(
+        Tool(
+            name=body["function"]["name"],
+            description=body["function"]["description"],
+            parameters=json.dumps(body["function"]["parameters"]),
+        )
+        for body in bodies
+    )

@@ -1,0 +1,85 @@
+"""Calls of tools and their results inside a conversation: `tool_calls` of an assistant, messages of role `tool`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Final, cast
+
+from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
+from muse.api.tool_fields import read_function_name
+from muse.api.tools import ToolCall
+from muse.errors import ClientFault
+from muse.strict_json import decode_json
+
+MAX_CALLS: Final = 128
+"""Of one message."""
+_MAX_ID_CHARS: Final = 256
+
+
+def parse_tool_calls(value: object, path: str, offenders: Offenders) -> tuple[ToolCall, ...]:
+    """The `tool_calls` of an assistant's message. Raises ClientFault."""
+    if not isinstance(value, list):
+        raise invalid_type(path, "a list of calls")
+    items = cast("Sequence[object]", value)
+    if len(items) > MAX_CALLS:
+        raise invalid_value(path, f"must hold at most {MAX_CALLS} calls")
+    calls = tuple(_parse_call(item, f"{path}[{index}]", offenders) for index, item in enumerate(items))
+    ids = [call.id for call in calls]
+    for index, call_id in enumerate(ids):
+        if call_id in ids[:index]:
+            raise invalid_value(f"{path}[{index}].id", "is the id of another call already")
+    return calls
+
+
+def read_call_id(value: object, path: str) -> str:
+    """An id of a call: any text of 1 to 256 characters. Raises ClientFault."""
+    call_id = read_text(value, path)
+    if not 1 <= len(call_id) <= _MAX_ID_CHARS:
+        raise invalid_value(path, f"must have 1 to {_MAX_ID_CHARS} characters")
+    return call_id
+
+
+def _parse_call(value: object, path: str, offenders: Offenders) -> ToolCall:
+    fields = read_object(value, path)
+    if read_text(fields.get("type", "function"), f"{path}.type") != "function":
+        raise invalid_value(f"{path}.type", "must be function")
+    for key in fields:
+        # Clients that put a stream together keep the index of each call.
+        if key not in ("id", "type", "function", "index"):
+            offenders.add_unknown(member(path, key))
+    function = read_object(fields.get("function"), f"{path}.function")
+    for key in function:
+        if key not in ("name", "arguments"):
+            offenders.add_unknown(member(f"{path}.function", key))
+    return ToolCall(
+        id=read_call_id(fields.get("id"), f"{path}.id"),
+        name=read_function_name(function.get("name"), f"{path}.function.name"),
+        arguments=_read_arguments(function.get("arguments"), f"{path}.function.arguments"),
+    )
+
+
+def _read_arguments(value: object, path: str) -> str:
+    """A JSON object as text; templates need it read, and what cannot be read would break them."""
+    text = read_text(value, path)
+    if not text.strip():
+        return "{}"
+    try:
+        arguments = decode_json(text.encode())
+    except ClientFault as fault:
+        raise invalid_value(path, "must be the text of a JSON object") from fault
+    if not isinstance(arguments, dict):
+        raise invalid_value(path, "must be the text of a JSON object")
+    return text
+
+
+def same_calls(one: Sequence[ToolCall], other: Sequence[ToolCall]) -> bool:
+    """The same calls, whatever their ids are and however their arguments are written."""
+    return len(one) == len(other) and all(
+        a.name == b.name and _canonical(a.arguments) == _canonical(b.arguments) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _canonical(arguments: str) -> str:
+    # As text: in Python 1, 1.0 and true are equal.
+    return json.dumps(json.loads(arguments), sort_keys=True)

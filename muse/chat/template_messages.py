@@ -1,0 +1,144 @@
+"""A conversation and its tools as the variables that chat templates read.
+
+Templates know Hugging Face's form: `tools` as OpenAI writes them, `tool_calls` with parsed arguments, results as
+messages of role `tool`. A ChatML template that knows nothing of tools gets them in the form of Hermes: signatures in
+the system message, calls as `<tool_call>` and results as `<tool_response>` in the texts.
+
+Where everything comes from is marked (origins.py): names of functions cannot spell a control token and count as the
+template's own, as long as they are none themselves; all else that a client wrote stays a client's text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, cast
+
+from muse.api.message import Message
+from muse.api.tools import Tool
+from muse.chat.marked_text import data, from_source, join_marked, scaffold
+from muse.chat.origins import calls_of, content_of, name_of, words_of
+
+Variables = dict[str, object]
+IsWord = Callable[[str], bool]
+"""Whether a text is a plain word that is no control token."""
+
+_ROLE_OF_RESULTS: Final = "user"
+
+
+def native_messages(messages: Sequence[Message], is_word: IsWord, split: frozenset[int]) -> list[Variables]:
+    """For a template that knows tools. split: messages whose content and calls are to be two messages, since the
+    template has room for one of them only."""
+    names = {call.id: call.name for message in messages for call in message.tool_calls}
+    rendered: list[Variables] = []
+    for index, message in enumerate(messages):
+        shown = _text_message(index, message)
+        if message.role == "tool":
+            name = message.name or names.get(message.tool_call_id or "", "")
+            shown["name"] = scaffold(name) if is_word(name) else from_source(name, name_of(index))
+            shown["tool_call_id"] = from_source(message.tool_call_id or "", name_of(index))
+        if message.tool_calls:
+            calls = [
+                _native_call(index, call.id, call.name, call.parsed_arguments(), is_word) for call in message.tool_calls
+            ]
+            if index in split:
+                rendered.append(shown)
+                shown = {"role": scaffold(message.role), "content": ""}
+            shown["tool_calls"] = calls
+        rendered.append(shown)
+    return rendered
+
+
+def native_tools(tools: Sequence[Tool], is_word: IsWord) -> list[Variables] | None:
+    """The `tools` of a template that knows them; None, as templates expect it, when there are none."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": scaffold(tool.name) if is_word(tool.name) else data(tool.name),
+                "description": data(tool.description),
+                "parameters": _marked(tool.schema, data),
+            },
+        }
+        for tool in tools
+    ] or None
+
+
+def hermes_messages(messages: Sequence[Message], tools: Sequence[Tool]) -> list[Variables]:
+    """For a ChatML template that knows no tools: everything about them is text."""
+    rendered: list[Variables] = []
+    instructions = _hermes_instructions(tools) if tools else None
+    if instructions is not None and not (messages and messages[0].role == "system"):
+        rendered.append({"role": scaffold("system"), "content": instructions})
+        instructions = None
+    before: Message | None = None
+    for index, message in enumerate(messages):
+        shown = _text_message(index, message)
+        if instructions is not None:
+            shown["content"] = join_marked((cast("str", shown["content"]), data("\n\n"), instructions))
+            instructions = None
+        if message.role == "tool":
+            result = join_marked((data("<tool_response>\n"), cast("str", shown["content"]), data("\n</tool_response>")))
+            if before is not None and before.role == "tool":
+                # One message for all results of a turn.
+                rendered[-1]["content"] = join_marked((cast("str", rendered[-1]["content"]), data("\n"), result))
+                continue
+            shown = {"role": scaffold(_ROLE_OF_RESULTS), "content": result}
+        elif message.tool_calls:
+            shown["content"] = _hermes_calls(index, message)
+        rendered.append(shown)
+        before = message
+    return rendered
+
+
+def _text_message(index: int, message: Message) -> Variables:
+    # Roles are a closed list of ours, and templates build control tokens out of them.
+    shown: Variables = {"role": scaffold(message.role), "content": from_source(message.content, content_of(index))}
+    if message.name is not None and message.role != "tool":
+        shown["name"] = from_source(message.name, name_of(index))
+    return shown
+
+
+def _native_call(index: int, call_id: str, name: str, arguments: Any, is_word: IsWord) -> Variables:
+    def mark(text: str) -> str:
+        return from_source(text, calls_of(index))
+
+    word = from_source(name, words_of(index)) if is_word(name) else mark(name)
+    return {"id": mark(call_id), "type": "function", "function": {"name": word, "arguments": _marked(arguments, mark)}}
+
+
+def _marked(value: Any, mark: Callable[[str], str]) -> Any:
+    """A JSON value with all of its texts marked."""
+    if isinstance(value, str):
+        return mark(value)
+    if isinstance(value, Mapping):
+        return {mark(key): _marked(inner, mark) for key, inner in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_marked(inner, mark) for inner in cast("list[Any]", value)]
+    return value
+
+
+def _hermes_instructions(tools: Sequence[Tool]) -> str:
+    signatures = "\n".join(
+        _json({"name": tool.name, "description": tool.description, "parameters": tool.schema}) for tool in tools
+    )
+    return data(
+        "You can call these functions, one JSON schema a line:\n"
+        f"<tools>\n{signatures}\n</tools>\n"
+        "To call one, write its name and its arguments as JSON between these tags, once for each call:\n"
+        '<tool_call>\n{"name": "...", "arguments": {...}}\n</tool_call>\n'
+        "The results come back between <tool_response> tags. Answer in words when no function is needed."
+    )
+
+
+def _hermes_calls(index: int, message: Message) -> str:
+    text = "\n".join(
+        f"<tool_call>\n{_json({'name': call.name, 'arguments': call.parsed_arguments()})}\n</tool_call>"
+        for call in message.tool_calls
+    )
+    between = "\n" if message.content else ""
+    return join_marked((from_source(message.content, content_of(index)), from_source(between + text, calls_of(index))))
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)

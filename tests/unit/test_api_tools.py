@@ -1,0 +1,196 @@
+"""Tools, choices, calls and results in a request: what is taken, and what is refused by its path."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
+from muse.api.tool_fields import NO_TOOLS
+from muse.api.tool_messages import same_calls
+from muse.api.tools import ToolCall
+from muse.errors import ClientFault
+
+USER = {"role": "user", "content": "Weather in Rome?"}
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "weather.get",
+        "description": "Weather of a city",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
+    },
+}
+CLOCK: dict[str, Any] = {"type": "function", "function": {"name": "clock"}}
+CALL: dict[str, Any] = {
+    "id": "call-1",
+    "type": "function",
+    "function": {"name": "weather.get", "arguments": '{"city": "Rome"}'},
+}
+ASKED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+TOLD = {"role": "tool", "tool_call_id": "call-1", "content": "sunny"}
+
+
+def parse(**fields: object) -> ChatRequest:
+    return parse_chat_request({"messages": [USER], **fields}, SamplingDefaults())
+
+
+def refused(**fields: object) -> tuple[str, str | None]:
+    with pytest.raises(ClientFault) as caught:
+        parse(**fields)
+    return caught.value.code, caught.value.param
+
+
+def with_function(**fields: object) -> list[object]:
+    return [{"type": "function", "function": {**WEATHER["function"], **fields}}]
+
+
+def test_tools_are_taken_with_defaults_for_what_is_missing() -> None:
+    """A tool without description or parameters is one without either, as templates need both."""
+    weather, clock = parse(tools=[WEATHER, CLOCK]).tool_use.tools
+    assert (weather.name, weather.description) == ("weather.get", "Weather of a city")
+    assert weather.schema == WEATHER["function"]["parameters"]
+    assert (clock.description, clock.schema) == ("", {"type": "object", "properties": {}})
+    assert list(weather.property_schemas()) == ["city"]
+    assert parse(tools=with_function(parameters={})).tool_use.tools[0].schema == clock.schema
+
+
+def test_without_tools_nothing_is_offered() -> None:
+    """No tools, an empty list, null and `none` are the same to the model."""
+    for fields in ({}, {"tools": []}, {"tools": None}, {"tools": [WEATHER], "tool_choice": "none"}):
+        assert parse(**fields).tool_use == NO_TOOLS
+    assert parse(tool_choice="none").tool_use == parse(tool_choice="auto").tool_use == NO_TOOLS
+
+
+def test_choices() -> None:
+    """Any, one of them, a certain one; several at once or not."""
+    tools = [WEATHER, CLOCK]
+    assert parse(tools=tools).tool_use.forced == parse(tools=tools, tool_choice="auto").tool_use.forced == ()
+    assert parse(tools=tools, tool_choice="required").tool_use.forced == ("weather.get", "clock")
+    named = {"type": "function", "function": {"name": "clock"}}
+    assert parse(tools=tools, tool_choice=named).tool_use.forced == ("clock",)
+    assert parse(tools=tools).tool_use.parallel
+    assert not parse(tools=tools, parallel_tool_calls=False).tool_use.parallel
+    assert parse(tools=tools, muse={"tool_repair": True}).tool_repair
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "param"),
+    [
+        ({"tools": {}}, "invalid_type", "tools"),
+        ({"tools": ["x"]}, "invalid_type", "tools[0]"),
+        ({"tools": [{"type": "retrieval"}]}, "invalid_value", "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "invalid_type", "tools[0].function"),
+        ({"tools": [WEATHER] * 2}, "invalid_value", "tools[1].function.name"),
+        ({"tools": [CLOCK] * 129}, "invalid_value", "tools"),
+        ({"tools": with_function(name="a b")}, "invalid_value", "tools[0].function.name"),
+        ({"tools": with_function(name="a..b")}, "invalid_value", "tools[0].function.name"),
+        ({"tools": with_function(name="<|eot|>")}, "invalid_value", "tools[0].function.name"),
+        ({"tools": with_function(name="x" * 65)}, "invalid_value", "tools[0].function.name"),
+        ({"tools": with_function(name="user")}, "invalid_value", "tools[0].function.name"),
+        ({"tools": with_function(name="self")}, "invalid_value", "tools[0].function.name"),
+        ({"tools": with_function(description=7)}, "invalid_type", "tools[0].function.description"),
+        ({"tools": with_function(parameters=[])}, "invalid_type", "tools[0].function.parameters"),
+        ({"tools": with_function(parameters={"type": "array"})}, "invalid_value", "tools[0].function.parameters.type"),
+        ({"tools": with_function(strict=True)}, "unsupported_parameter", "tools[0].function.strict"),
+        ({"tools": with_function(color="red")}, "unknown_parameter", "tools[0].function.color"),
+        ({"tool_choice": "required"}, "invalid_value", "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": "always"}, "invalid_value", "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "allowed_tools"}}, "unsupported_parameter", "tool_choice.type"),
+        (
+            {"tools": [CLOCK], "tool_choice": {"type": "function", "function": {"name": "weather.get"}}},
+            "invalid_value",
+            "tool_choice.function.name",
+        ),
+        ({"tools": [CLOCK], "parallel_tool_calls": "no"}, "invalid_type", "parallel_tool_calls"),
+        ({"tools": [CLOCK], "response_format": {"type": "json_object"}}, "invalid_value", "response_format"),
+        ({"tools": [CLOCK], "muse": {"tool_repair": 2}}, "invalid_type", "muse.tool_repair"),
+        ({"functions": [CLOCK["function"]]}, "unsupported_parameter", "functions"),
+    ],
+)
+def test_what_is_wrong_is_named(fields: dict[str, object], code: str, param: str) -> None:
+    """The path of the value that is wrong, and never a call that cannot be held to."""
+    assert refused(**fields) == (code, param)
+
+
+def test_a_reply_that_is_continued_has_its_own_tools() -> None:
+    """Others could only contradict them."""
+    body = {"muse": {"continue": "chatcmpl-1"}, "tools": [CLOCK]}
+    with pytest.raises(ClientFault) as caught:
+        parse_chat_request(body, SamplingDefaults())
+    assert caught.value.param == "tools"
+
+
+def test_calls_and_results_are_read() -> None:
+    """As clients hand them back, with the index that streams have, and `null` for no words."""
+    call = {**CALL, "index": 0}
+    messages = parse(messages=[USER, {**ASKED, "tool_calls": [call]}, TOLD]).messages
+    assert messages[1].tool_calls == (ToolCall(id="call-1", name="weather.get", arguments='{"city": "Rome"}'),)
+    assert (messages[1].content, messages[2].role, messages[2].tool_call_id) == ("", "tool", "call-1")
+    assert messages[2].content == "sunny"
+    empty = {**CALL, "function": {"name": "clock", "arguments": ""}}
+    assert parse(messages=[USER, {**ASKED, "tool_calls": [empty]}]).messages[1].tool_calls[0].arguments == "{}"
+    assert parse(messages=[USER, {"role": "assistant", "content": "x", "tool_calls": []}]).messages[1].tool_calls == ()
+
+
+def test_reasoning_that_comes_back_is_taken_and_left_out() -> None:
+    """Clients echo whole messages; it is part of later prompts only inside the exact ids."""
+    echoed = {"role": "assistant", "content": "x", "reasoning_content": "hm", "refusal": None, "annotations": []}
+    assert (
+        parse(messages=[USER, echoed]).messages
+        == parse(messages=[USER, {"role": "assistant", "content": "x"}]).messages
+    )
+    assert refused(messages=[{**USER, "reasoning_content": "hm"}]) == (
+        "unsupported_parameter",
+        "messages[0].reasoning_content",
+    )
+
+
+@pytest.mark.parametrize(
+    ("messages", "code", "param"),
+    [
+        ([TOLD], "invalid_value", "messages[0].tool_call_id"),
+        ([USER, ASKED, USER, TOLD], "invalid_value", "messages[3].tool_call_id"),
+        ([USER, ASKED, TOLD, TOLD], "invalid_value", "messages[3].tool_call_id"),
+        ([USER, ASKED, {**TOLD, "name": "clock"}], "invalid_value", "messages[2].name"),
+        ([USER, ASKED, {"role": "tool", "content": "x"}], "missing_required_parameter", "messages[2].tool_call_id"),
+        ([USER, ASKED, {**TOLD, "content": None}], "invalid_type", "messages[2].content"),
+        ([USER, {**ASKED, "tool_calls": {}}], "invalid_type", "messages[1].tool_calls"),
+        ([USER, {**ASKED, "tool_calls": [CALL, CALL]}], "invalid_value", "messages[1].tool_calls[1].id"),
+        ([USER, {**ASKED, "tool_calls": [{**CALL, "id": ""}]}], "invalid_value", "messages[1].tool_calls[0].id"),
+        ([USER, {**ASKED, "tool_calls": [{**CALL, "type": "x"}]}], "invalid_value", "messages[1].tool_calls[0].type"),
+        ([USER, {**ASKED, "tool_calls": [{**CALL, "x": 1}]}], "unknown_parameter", "messages[1].tool_calls[0].x"),
+    ],
+)
+def test_wrong_calls_and_results_are_named(messages: list[object], code: str, param: str) -> None:
+    """A result without its call, a call without what it needs."""
+    assert refused(messages=messages) == (code, param)
+
+
+@pytest.mark.parametrize(
+    "arguments", ["{", "[]", "7", '"x"', "null", '{"a": NaN}', '{"a": 1, "a": 2}', '{"a": "\\ud800"}']
+)
+def test_arguments_must_be_an_object(arguments: str) -> None:
+    """Templates read them, and what they cannot read would end in words about the template."""
+    call = {**CALL, "function": {"name": "clock", "arguments": arguments}}
+    path = "messages[1].tool_calls[0].function.arguments"
+    assert refused(messages=[USER, {**ASKED, "tool_calls": [call]}]) == ("invalid_value", path)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_same"),
+    [
+        ('{"b":"x","a":1}', True),
+        ('{"a":1.0,"b":"x"}', False),
+        ('{"a":true,"b":"x"}', False),
+        ('{"a":1}', False),
+        (json.dumps({"a": 1, "b": "x"}, indent=2), True),
+    ],
+)
+def test_calls_are_the_same_by_what_they_say(other: str, is_same: bool) -> None:
+    """However their arguments are written, and whatever their ids are."""
+    one = ToolCall(id="1", name="f", arguments='{"a": 1, "b": "x"}')
+    assert same_calls([one], [ToolCall(id="2", name="f", arguments=other)]) == is_same
+    assert not same_calls([one], [ToolCall(id="1", name="g", arguments=other)])
+    assert not same_calls([one], [])

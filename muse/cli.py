@@ -60,6 +60,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument("--model", type=Path, help="model file (default: the built-in model)")
     serve.add_argument(
+        "--draft", type=Path, metavar="FILE", help="the model's DFlash draft: guesses ahead, for more tokens a second"
+    )
+    serve.add_argument("--mmproj", type=Path, metavar="FILE", help="the model's image projector: for pictures")
+    serve.add_argument(
         "--engine", choices=ENGINES, default="llamacpp", help="what runs the model (default: %(default)s)"
     )
     serve.add_argument(
@@ -79,6 +83,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _absolute(path: Path | None) -> Path | None:
+    return None if path is None else path.absolute()
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -86,12 +94,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from muse.bench.cli import main as bench  # noqa: PLC0415  # only who measures pays for it
 
         return bench(given[1:])
-    options = _parser().parse_args(given)
+    parser = _parser()
+    options = parser.parse_args(given)
+    if options.engine != "llamacpp" and options.mmproj is not None:
+        parser.error(f"--engine {options.engine} sees no pictures: leave --mmproj out")
     settings = Settings(
         host=options.host,
         port=options.port,
         engine=options.engine,
-        model=options.model.absolute() if options.model is not None else None,
+        model=_absolute(options.model),
+        draft=_absolute(options.draft),
+        mmproj=_absolute(options.mmproj),
         context=options.context,
         kv_memory_mib=options.kv_memory,
         open_page=options.open,

@@ -43,7 +43,8 @@ class Limits:
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What `muse serve` was asked for. model None: the built-in one. context None: the model's own
+    """What `muse serve` was asked for. model None: the built-in one. draft, mmproj: files that go
+    with it, for guessing ahead and for pictures. context None: the model's own
     length, as far as the engine finds it sensible. kv_memory_mib: most memory for conversations, None: a share
     of the machine's. port 0: any free port."""
 
@@ -51,6 +52,8 @@ class Settings:
     port: int = DEFAULT_PORT
     engine: EngineName = "llamacpp"
     model: Path | None = None
+    draft: Path | None = None
+    mmproj: Path | None = None
     context: int | None = None
     kv_memory_mib: int | None = None
     open_page: bool = False

@@ -31,6 +31,10 @@ class WorkerCommand:
         settings = self._settings
         command = [sys.executable, "-m", "muse.worker", "--engine", settings.engine]
         command += ["--script" if settings.engine == "scripted" else "--model", str(settings.model_path)]
+        if settings.draft is not None:
+            command += ["--draft", str(settings.draft)]
+        if settings.mmproj is not None:
+            command += ["--mmproj", str(settings.mmproj)]
         if settings.context is not None:
             command += ["--context", str(settings.context)]
         if settings.kv_memory_mib is not None:

@@ -11,10 +11,13 @@ import attrs
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     """What a worker is to run. context: tokens a slot holds, None: as many as the model was trained for.
-    threads, batch, cache_mib, kv_mib: None: chosen by the engine."""
+    draft: what guesses tokens ahead. mmproj: what makes pictures readable. threads, batch, cache_mib, kv_mib: None:
+    chosen by the engine."""
 
     engine: str
     model: Path | None
+    draft: Path | None
+    mmproj: Path | None
     script: Path | None
     context: int | None
     slots: int
@@ -29,6 +32,10 @@ def parse(arguments: list[str]) -> WorkerOptions:
     parser = argparse.ArgumentParser(prog="python -m muse.worker", allow_abbrev=False)
     parser.add_argument("--engine", choices=("llamacpp", "scripted"), required=True)
     parser.add_argument("--model", type=Path, help="GGUF file (llamacpp)")
+    parser.add_argument(
+        "--draft", type=Path, help="GGUF file of the model's DFlash draft (llamacpp; scripted only says so)"
+    )
+    parser.add_argument("--mmproj", type=Path, help="GGUF file of the model's image projector (llamacpp)")
     parser.add_argument("--script", type=Path, help="JSON file (scripted)")
     parser.add_argument("--context", type=_positive, help="tokens of prompt and answer together, a slot")
     parser.add_argument("--slots", type=_positive, default=2, help="requests that run at the same time")
@@ -41,6 +48,8 @@ def parse(arguments: list[str]) -> WorkerOptions:
         parser.error("--engine llamacpp needs --model")
     if given.engine == "scripted" and given.script is None:
         parser.error("--engine scripted needs --script")
+    if given.engine == "scripted" and given.mmproj is not None:
+        parser.error("--engine scripted sees no pictures, with --mmproj or without")
     return WorkerOptions(**vars(given))
 
 

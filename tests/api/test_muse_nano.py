@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.server_process import ServerProcess
-from tests.worker.nano import DATE, DIALOGUES, LONG_DIALOGUES, MODEL, PLAIN_DIALOGUES, turns
+from tests.worker.nano import DATE, DIALOGUES, DRAFT, LONG_DIALOGUES, MMPROJ, MODEL, PLAIN_DIALOGUES, turns
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +74,23 @@ def test_a_client_may_set_the_reasoning_strength(nano_server: ServerProcess) -> 
         }
         message = nano_server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
         assert message["content"] == turn["answer"]["message"]["content"]
+
+
+@pytest.mark.parametrize(
+    ("option", "path", "words"),
+    [
+        ("--draft", MMPROJ, "is no draft"),
+        ("--mmproj", DRAFT, "is no image projector"),
+        ("--draft", None, "no model file"),
+    ],
+)
+def test_a_wrong_file_fails_at_once(tmp_path: Path, option: str, path: Path | None, words: str) -> None:
+    """Another try would change nothing: no second one is made, and the reason is shown."""
+    arguments = ["--model", str(MODEL), option, str(path or tmp_path / "missing.gguf")]
+    server = ServerProcess(arguments, home=tmp_path / "home")
+    try:
+        worker = server.wait_state("failed")["worker"]
+        assert words in worker["reason"]
+        assert worker["epoch"] == 1
+    finally:
+        assert server.stop() == 0

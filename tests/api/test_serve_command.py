@@ -103,7 +103,14 @@ def test_a_second_start_of_the_same_server_names_the_first(scripted_server: Star
 
 @pytest.mark.parametrize(
     "arguments",
-    [("--port", "70000"), ("--port", "x"), ("--context", "0"), ("--engine", "magic"), ("--nonsense",)],
+    [
+        ("--port", "70000"),
+        ("--port", "x"),
+        ("--context", "0"),
+        ("--engine", "magic"),
+        ("--nonsense",),
+        ("--engine", "scripted", "--mmproj", "pictures.gguf"),
+    ],
 )
 def test_wrong_arguments_are_explained(arguments: tuple[str, ...], tmp_path: Path) -> None:
     """Exit 2 with usage, no traceback."""

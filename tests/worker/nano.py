@@ -12,6 +12,8 @@ from muse.protocol import IdsSegment, Segment, TextSegment
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "data" / "muse-nano"
 MODEL: Final = FOLDER / "muse-nano-F16.gguf"
+DRAFT: Final = FOLDER / "dflash-muse-nano-F16.gguf"
+MMPROJ: Final = FOLDER / "mmproj-muse-nano-F16.gguf"
 WINDOW: Final = 32
 """Tokens that its sliding layers see."""
 

@@ -32,6 +32,7 @@ from muse.worker import exits
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
+from muse.worker.engines.llamacpp.companions import block_size, read_draft, read_projector
 from muse.worker.engines.llamacpp.gguf import ModelFileFault, read_model_file
 from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.memory import MIB, plan_memory
@@ -86,18 +87,29 @@ class LlamaCppEngine:
         report(None, "reading the model file")
         try:
             model = read_model_file(options.model)
+            draft = read_draft(options.draft, model) if options.draft else None
+            projector = read_projector(options.mmproj, model) if options.mmproj else None
         except ModelFileFault as fault:
             raise EngineFault("bad_request", str(fault), fatal=True) from fault
+        files = [file for file in (model, draft, projector) if file is not None]
         vocabulary = Vocabulary(model)
         slots = options.slots + _SCRATCH_SLOTS
         plan = plan_memory(
-            model, context=options.context, slots=slots, limit_mib=options.kv_mib, cache_mib=options.cache_mib
+            model,
+            draft=draft,
+            context=options.context,
+            slots=slots,
+            limit_mib=options.kv_mib,
+            cache_mib=options.cache_mib,
         )
         if plan.checkpoints:
             self._step.apart = LAST_APART
         self._server = server = InnerServer(self._lost)
         settings = {
-            "model": str(options.model),
+            "model": str(model.path),
+            "draft": str(draft.path) if draft else None,
+            "draft_tokens": block_size(draft) - 1 if draft else 0,
+            "mmproj": str(projector.path) if projector else None,
             "slots": slots,
             "context": plan.context,
             "batch": (options.batch or LARGEST) + self._step.apart,
@@ -106,7 +118,7 @@ class LlamaCppEngine:
             "cache_mib": plan.cache_bytes // MIB,
             "verbosity": _LOG_WARNINGS,
         }
-        started = server.start(settings, model.size_bytes, report)
+        started = server.start(settings, sum(file.size_bytes for file in files), report)
         report(0.99, "first answer")
         client = Client(server.socket_path)
         try:
@@ -127,7 +139,7 @@ class LlamaCppEngine:
             max_sessions=slots,
             max_named_sessions=options.slots,
             max_inflight_requests=options.slots,
-            supports=Supports(cancel=True, rewind=True, prefill_progress=True, grammar=True),
+            supports=Supports(cancel=True, rewind=True, prefill_progress=True, grammar=True, draft=draft is not None),
             chat_template=props.get("chat_template") or None,
             special_tokens=tuple(filter(None, vocabulary.control.values())),
             bos_token=props.get("bos_token", ""),

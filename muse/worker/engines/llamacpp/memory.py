@@ -40,16 +40,23 @@ class MemoryPlan:
 
 
 def plan_memory(
-    model: ModelFile, *, context: int | None, slots: int, limit_mib: int | None, cache_mib: int | None
+    model: ModelFile,
+    *,
+    draft: ModelFile | None = None,
+    context: int | None,
+    slots: int,
+    limit_mib: int | None,
+    cache_mib: int | None,
 ) -> MemoryPlan:
-    """Share the memory out. context: what was asked for, None: as much as the model was trained for and fits.
+    """Share the memory out. draft: it keeps keys and values of its own. context: what was asked for, None: as much as
+    the model was trained for and fits.
 
     Raises EngineFault when what was asked for, or the least that is useful, does not fit.
     """
     limit = limit_mib * MIB if limit_mib is not None else int(machine_bytes() * _SHARE)
     cache = cache_mib * MIB if cache_mib is not None else min(int(limit * _CACHE_SHARE), _LARGEST_CACHE)
     trained = model.integer("{arch}.context_length") or _LEAST_CONTEXT
-    slot_token = kv_bytes_per_token(model) * slots
+    slot_token = (kv_bytes_per_token(model) + (kv_bytes_per_token(draft) if draft else 0)) * slots
     fitting = max(limit - cache, 0) // slot_token // _CONTEXT_STEP * _CONTEXT_STEP
     wanted = min(context or trained, trained)
     least = wanted if context else min(wanted, _LEAST_CONTEXT)

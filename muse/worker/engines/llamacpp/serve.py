@@ -50,6 +50,10 @@ def _parameters(xllamacpp: Any, settings: dict[str, Any]) -> Any:
     params.n_batch = params.n_ubatch = settings["batch"]
     if settings["threads"]:  # else the library's choice: the fast cores
         params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
+    if settings["draft"]:
+        _add_draft(xllamacpp, params.speculative, settings)
+    if settings["mmproj"]:
+        params.mmproj.path = settings["mmproj"]
     params.cache_ram_mib = settings["cache_mib"]
     if settings["checkpoints"] is not None:
         params.n_ctx_checkpoints = settings["checkpoints"]
@@ -65,6 +69,15 @@ def _parameters(xllamacpp: Any, settings: dict[str, Any]) -> Any:
     params.cache_idle_slots = False
     params.sse_ping_interval = -1
     return params
+
+
+def _add_draft(xllamacpp: Any, speculative: Any, settings: dict[str, Any]) -> None:
+    speculative.types = [xllamacpp.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_DFLASH]
+    draft = speculative.draft
+    draft.mparams.path = settings["draft"]
+    draft.n_max = settings["draft_tokens"]  # the binding would draft 3, whatever the draft can do
+    if settings["threads"]:
+        draft.cpuparams.n_threads = draft.cpuparams_batch.n_threads = settings["threads"]
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ class InnerServer:
     def start(self, settings: dict[str, Any], size_bytes: int, report: ReportLoading) -> dict[str, Any]:
         """Start the process and wait until it serves; gives its report. Raises EngineFault.
 
-        size_bytes: of the model file, to estimate how far the load is.
+        size_bytes: of the model's files, to estimate how far the load is.
         """
         command = [sys.executable, "-m", "muse.worker.engines.llamacpp.serve"]
         process = subprocess.Popen(

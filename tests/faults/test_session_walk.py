@@ -119,8 +119,13 @@ class Walk:
         self.clients = {name: Chatter() for name in SESSIONS}
         self.doubts: list[list[int]] = []
         self.turns = 0
-        self.warm: list[str] = []
-        """Sessions that surely have a slot, the one used last at the end."""
+        self.orders: set[tuple[str, ...]] = {()}
+        """Who may have the slots, the one used last at the end. More than one when a turn was cancelled that the
+        worker had perhaps begun: then a session may have a slot, or go before its turn."""
+
+    def orders_after(self, session_id: str) -> set[tuple[str, ...]]:
+        """Who has the slots once this session was served."""
+        return {(*(other for other in order if other != session_id), session_id)[-NAMED:] for order in self.orders}
 
     # ------------------------------------------------------------ what is asked of the system
 
@@ -158,6 +163,8 @@ class Walk:
             assert await self.view(session_id) is None
             assert await self.resident(session_id) == ()
             self.clients[session_id] = Chatter(self.clients[session_id].messages, was_reset=how == "reset")
+            if how == "close":
+                self.orders = {tuple(holder for holder in order if holder != session_id) for order in self.orders}
             return
         before = await self.view(session_id)
         messages = self.next_messages(self.clients[session_id].messages, how)
@@ -168,7 +175,7 @@ class Walk:
             assert how == "cancel now"
             assert await self.view(session_id) == before
             self.clients[session_id].resident = await self.resident(session_id)
-            self.warm = self.warm[-1:] if session_id not in self.warm else [session_id]  # it may have taken a slot
+            self.orders |= self.orders_after(session_id)
             return
         await self.check(session_id, messages, reply, limit, outcome.finish_reason)
 
@@ -225,8 +232,8 @@ class Walk:
             assert self.spelled(turn.ids) == turn.content
         assert turn.metrics is not None
         reused = turn.metrics.reused_prompt_tokens
-        warm = session_id in self.warm
-        self.warm = [*(other for other in self.warm if other != session_id), session_id][-NAMED:]
+        warm = all(session_id in order for order in self.orders)
+        self.orders = self.orders_after(session_id)
         self.check_reuse(client.resident, prompt, reused, turn.metrics.session_reset_reason, warm=warm)
         assert not (client.was_reset and reused)
         answer = list(held[len(prompt) :])

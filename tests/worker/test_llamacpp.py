@@ -266,6 +266,40 @@ def test_reset_makes_the_next_request_cold(llama: WorkerProcess) -> None:
     llama.wait(Result, "close")
 
 
+def cancelled_before_accepted(worker: WorkerProcess, session: str) -> None:
+    """A request that ends before the engine looks at it, because that is busy with the step of another one."""
+    for _ in range(20):
+        other = worker.start(chat("Something else. " + LONG_TEXT[:1500]), session="other", limit=1)
+        worker.wait(Accepted, other)
+        running = worker.start(chat(LONG_TEXT[:900]), session=session, limit=4)
+        worker.cancel(running)
+        early = worker.finish(running).accepted is None
+        worker.cancel(other)
+        worker.finish(other)
+        if early:
+            return
+    raise AssertionError("every cancel came too late")
+
+
+def test_a_reset_outlives_a_request_that_never_began(llama: WorkerProcess) -> None:
+    """What was to be forgotten is not used by the request after that one either."""
+    llama.ask(chat(LONG_TEXT[:900]), session="early", limit=4)
+    llama.send(Reset(request_id="early", session_id="early"))
+    llama.wait(Result, "early")
+    cancelled_before_accepted(llama, "early")
+    fresh = llama.ask(chat(LONG_TEXT[:900]), session="early", limit=4).done
+    assert (fresh.reused_prompt_tokens, fresh.session_reset_reason) == (0, "new")
+
+
+def test_a_request_that_never_began_leaves_its_session_warm(llama: WorkerProcess) -> None:
+    """All of the prompt is still there, more than a step of it."""
+    llama.ask(chat(LONG_TEXT[:900]), session="kept", limit=4)
+    cancelled_before_accepted(llama, "kept")
+    again = llama.ask(chat(LONG_TEXT[:900]), session="kept", limit=4).done
+    assert again.session_reset_reason == "equal"
+    assert again.prefilled_prompt_tokens <= 1
+
+
 def test_a_long_prompt_goes_in_step_by_step(llama: WorkerProcess) -> None:
     """Two at a time: each token is evaluated once, in rising steps."""
     running = [llama.start(chat(f"{n}. " + LONG_TEXT[:2000]), limit=6) for n in range(2)]

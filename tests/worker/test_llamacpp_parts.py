@@ -110,6 +110,9 @@ def test_reset_forgets_and_close_frees() -> None:
     assert table.resident("s").ids == [1, 2]
     table.reset("s")
     assert (table.resident("s").ids, table.resident("s").cold) == ((), True)
+    with table.taken("s") as slot:
+        table.remember("s", slot, [], cold=True)
+    assert table.resident("s").cold
     with table.taken("t"):
         pass
     table.close("s")

@@ -180,9 +180,11 @@ class LlamaCppEngine:
                         request, prompt, slot=slot.number, max_tokens=budget, reuse=reuse, grammar=grammar
                     )
                     self._follow(body, reader, cancel)
-                left_behind = prompt[: reader.processed] + reader.known
+                # Ended before the engine looked at it, a request has changed nothing that it shares.
+                left_behind = prompt[: reader.processed] + reader.known if reader.is_accepted else prompt[:expected]
             finally:
-                self._slots.remember(request.session_id, slot, left_behind)
+                cold = resident.cold and not reader.is_accepted
+                self._slots.remember(request.session_id, slot, left_behind, cold=cold)
             if not reader.finished:
                 self._wait_idle(slot.number)
         done = reader.done()

@@ -83,11 +83,12 @@ class SlotTable:
         with self._lock:
             return Resident() if session_id is None else self._sessions.get(session_id, Resident())
 
-    def remember(self, session_id: str | None, slot: Slot, ids: Sequence[int] | None) -> None:
-        """Note what a request of the session left behind in its slot; None: not known."""
+    def remember(self, session_id: str | None, slot: Slot, ids: Sequence[int] | None, *, cold: bool = False) -> None:
+        """Note what a request of the session left behind in its slot; None: not known. cold: the session was reset,
+        and the request ended before that took effect."""
         slot.ids = ids or ()
         if session_id is not None:
-            self._store(session_id, Resident(ids=ids))
+            self._store(session_id, Resident(ids=ids, cold=cold))
 
     def open(self, session_id: str) -> None:
         with self._lock:

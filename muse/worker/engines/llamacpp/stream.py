@@ -125,6 +125,11 @@ class CompletionReader:
         return bool(self._final)
 
     @property
+    def is_accepted(self) -> bool:
+        """The engine has begun, and said what it reuses."""
+        return self._reason is not None
+
+    @property
     def is_decoding(self) -> bool:
         """The first token was sent, the last object has not come."""
         return self._first_token > 0 and not self._final

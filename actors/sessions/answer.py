@@ -6,11 +6,9 @@ await anywhere: it is called from the pipe reader.
 
 from __future__ import annotations
 
-import copy
-
 from actors.reply import Channel, Reply
 from actors.sessions.generated import Generated
-from muse.chat.channel_types import ChannelParser, TextKind
+from muse.chat.channel_types import ChannelParser, Event, TextKind
 from muse.chat.stop_strings import StopMatcher
 from muse.protocol import Segment, TextSegment, Tokens
 
@@ -86,8 +84,8 @@ class Answer:
         if self.stopped:
             return
         kind: TextKind = "control" if event.control else "mixed" if event.ids is None else "text"
-        for channel, text in self._parser.feed(event.text, kind):
-            self._say(channel == "reasoning", text)
+        for found in self._parser.feed(event.text, kind):
+            self._give(found)
         if thinking or self.is_thinking:
             self.thinking_tokens += self.generated.tokens - before
 
@@ -103,8 +101,8 @@ class Answer:
         """Generation is over: give out what waited for the rest of a tag or of a stop string."""
         if self.stopped:
             return
-        for channel, text in self._parser.flush():
-            self._say(channel == "reasoning", text)
+        for found in self._parser.flush():
+            self._give(found)
         self._reply.append("answer", self._stop.flush())
 
     def continue_in(self, reply: Reply, *, stops: tuple[str, ...], max_thinking_tokens: int | None) -> Answer:
@@ -112,7 +110,7 @@ class Answer:
         following = Answer(
             reply=reply,
             prompt=self.prompt,
-            parser=copy.copy(self._parser),
+            parser=self._parser.copy(),
             stops=stops,
             max_thinking_tokens=max_thinking_tokens,
         )
@@ -120,6 +118,11 @@ class Answer:
         following._earlier_tokens = following.generated.tokens
         following._earlier = {channel: self.text(channel) for channel in self._earlier}
         return following
+
+    def _give(self, found: Event) -> None:
+        assert isinstance(found, tuple), "no tools were declared, so there are no calls"
+        channel, text = found
+        self._say(channel == "reasoning", text)
 
     def _say(self, reasoning: bool, text: str) -> None:
         if reasoning:

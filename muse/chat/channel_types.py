@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
 
 import attrs
 
@@ -25,13 +25,17 @@ class FoundCall:
 
 @attrs.frozen(kw_only=True)
 class BrokenCall:
-    """The model tried to call something and did it wrong. text: what it wrote, without control tokens. name: of the
-    tool it meant, None if that cannot be told. reason: what is wrong, one sentence for the model and the user."""
+    """The model tried to call something and did it wrong. text: what it wrote, without control tokens, with the white
+    space before it, so that it can be shown right behind the answer so far. name: of the tool it meant, None if that
+    cannot be told. reason: what is wrong, one sentence for the model and the user."""
 
     text: str
     name: str | None
     reason: str
 
+
+CUT_OFF: Final = "The call is cut off before its end."
+"""The reason of a BrokenCall whose end is missing since the text ended there: too many tokens, or a stop."""
 
 Event = Piece | FoundCall | BrokenCall
 
@@ -55,7 +59,8 @@ class ChannelParser(Protocol):
         ...
 
     def flush(self) -> list[Event]:
-        """The generation is over: give what was held back."""
+        """The generation is over: give what was held back. If it goes on after all, so does the parser: a call
+        that was cut off is then completed."""
         ...
 
     def close_reasoning(self) -> tuple[Segment, ...] | None:
@@ -64,8 +69,14 @@ class ChannelParser(Protocol):
         is open."""
         ...
 
-    def answer_call(self, name: str, text: str) -> tuple[Segment, ...] | None:
+    def answer_call(self, name: str, text: str, *, more: bool = False) -> tuple[Segment, ...] | None:
         """The turn has ended (flushed): returns what has to be appended to the prompt so that the model reads
         `text` as the result of its call of `name` and goes on, and behaves as if the model's own turn went on.
-        None: this language has no results of tools."""
+        None: this language has no results of tools.
+
+        more: the result of another call follows, and only behind the last one does the model go on."""
+        ...
+
+    def copy(self) -> ChannelParser:
+        """One in the same state, which goes its own way from here."""
         ...

@@ -2,16 +2,19 @@
 
 One parser a turn, fed in order, any chunking. Models without channels pass through; models that think
 between `<think>` tags are told by their template. What could still become a marker is held back until it is
-one or is not, and `flush` gives it out at the end: no text is ever lost.
+one or is not, and `flush` gives it out at the end: no text is ever lost. Calls of tools are read by parsers of
+their own (harmony.py, hermes.py), which are chosen here too.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Final, Literal
 
-from muse.chat import harmony
-from muse.chat.channel_types import Channel, ChannelParser, Piece, TextKind
+from muse.api.tools import Tool
+from muse.chat import harmony, hermes
+from muse.chat.channel_types import Channel, ChannelParser, Event, Piece, TextKind
 from muse.protocol import Segment, TextSegment
 
 OPEN: Final = "<think>"
@@ -26,17 +29,30 @@ class PlainParser:
         """Always the same."""
         return "answer"
 
-    def feed(self, text: str, kind: TextKind = "text") -> list[Piece]:
+    @property
+    def turn_over(self) -> bool:
+        """Cannot be told: the language is not known."""
+        return False
+
+    def feed(self, text: str, kind: TextKind = "text") -> list[Event]:
         """Pass on, but for control tokens: they are for nobody's eyes."""
         return [("answer", text)] if text and kind != "control" else []
 
-    def flush(self) -> list[Piece]:
+    def flush(self) -> list[Event]:
         """Nothing is ever held back."""
         return []
 
     def close_reasoning(self) -> None:
         """There is none."""
         return
+
+    def answer_call(self, name: str, text: str, *, more: bool = False) -> None:
+        """Nothing is known of tools."""
+        return
+
+    def copy(self) -> PlainParser:
+        """It has no state."""
+        return self
 
 
 class ThinkTagParser:
@@ -56,7 +72,12 @@ class ThinkTagParser:
         """Reasoning until the closing tag was complete."""
         return "reasoning" if self._state == "reasoning" else "answer"
 
-    def feed(self, text: str, kind: TextKind = "text") -> list[Piece]:
+    @property
+    def turn_over(self) -> bool:
+        """Cannot be told: the language is known for its thoughts only."""
+        return False
+
+    def feed(self, text: str, kind: TextKind = "text") -> list[Event]:
         """Take text; a tag cut into pieces is found all the same, also where it is a control token."""
         if kind == "control" and text not in (OPEN, CLOSE):
             return []
@@ -66,7 +87,7 @@ class ThinkTagParser:
             pass
         return [piece for piece in pieces if piece[1]]
 
-    def flush(self) -> list[Piece]:
+    def flush(self) -> list[Event]:
         """Give out what waited for the rest of a tag."""
         held, self._held = self._held, ""
         if self._state == "gap":
@@ -80,6 +101,14 @@ class ThinkTagParser:
         self._held = ""
         self._state = "gap"
         return (TextSegment(text=f"\n{CLOSE}\n\n", special=True),)
+
+    def answer_call(self, name: str, text: str, *, more: bool = False) -> None:
+        """Nothing is known of tools."""
+        return
+
+    def copy(self) -> ThinkTagParser:
+        """One in the same state, which goes its own way from here."""
+        return copy.copy(self)
 
     def _step(self, pieces: list[Piece]) -> bool:
         """One step over what is held; true when another may follow."""
@@ -138,12 +167,34 @@ def _undecided(text: str) -> int:
     return len(text) - len(text.rstrip())
 
 
-def parser_for(chat_template: str | None, prompt: Sequence[Segment]) -> ChannelParser:
-    """The parser for a model, chosen by its template and by how the prompt of this turn ends."""
-    if chat_template is not None and harmony.START in chat_template and harmony.MESSAGE in chat_template:
-        return harmony.HarmonyParser()
-    if chat_template is None or CLOSE not in chat_template:
-        return PlainParser()
+def parser_for(chat_template: str | None, prompt: Sequence[Segment], tools: Sequence[Tool] = ()) -> ChannelParser:
+    """The parser for a model, chosen by its template and by how the prompt of this turn ends.
+
+    tools: those that the prompt offers; none of a model that `can_call_tools` denies.
+    """
+    offered = tuple(tools) if can_call_tools(chat_template) else ()
+    if chat_template is not None and _is_harmony(chat_template):
+        return harmony.HarmonyParser(offered)
     last = prompt[-1] if prompt else None
-    opened = isinstance(last, TextSegment) and last.special and last.text.rstrip().endswith(OPEN)
-    return ThinkTagParser(opened=opened)
+    scaffold = last.text if isinstance(last, TextSegment) and last.special else ""
+    parser: PlainParser | ThinkTagParser = PlainParser()
+    if chat_template is not None and CLOSE in chat_template:
+        parser = ThinkTagParser(opened=scaffold.rstrip().endswith(OPEN))
+    if not offered:
+        return parser
+    is_chatml = chat_template is None or hermes.TURN_START in chat_template
+    return hermes.HermesParser(parser, offered, header=hermes.header_of(scaffold) if is_chatml else None)
+
+
+def can_call_tools(chat_template: str | None) -> bool:
+    """Whether it is known how a model with this template writes calls, and reads their results. Where the template
+    itself says nothing of tools but is ChatML, which ours is, others tell the model about them."""
+    if chat_template is None:
+        return True
+    if _is_harmony(chat_template):
+        return "<atem:" in chat_template
+    return hermes.OPEN in chat_template or hermes.TURN_START in chat_template
+
+
+def _is_harmony(chat_template: str) -> bool:
+    return harmony.START in chat_template and harmony.MESSAGE in chat_template

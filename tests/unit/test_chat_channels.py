@@ -6,8 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muse.chat.channels import ChannelParser, PlainParser, ThinkTagParser, parser_for
+from muse.chat.channel_types import ChannelParser
+from muse.chat.channels import PlainParser, ThinkTagParser, parser_for
 from muse.protocol import IdsSegment, Segment, TextSegment
+from tests.unit import parser_runs
+from tests.unit.parser_runs import said
 
 PARTS = st.lists(
     st.sampled_from(["<think>", "</think>", "<th", "</thi", "a", " ", "\n", "\n\n", "é", ">"]), max_size=12
@@ -15,13 +18,8 @@ PARTS = st.lists(
 
 
 def run(parser: ChannelParser, chunks: list[str]) -> dict[str, str]:
-    said = {"reasoning": "", "answer": ""}
-    for chunk in chunks:
-        for channel, text in parser.feed(chunk):
-            said[channel] += text
-    for channel, text in parser.flush():
-        said[channel] += text
-    return said
+    events = parser_runs.read(parser, chunks)
+    return {"reasoning": said(events, "reasoning"), "answer": said(events, "answer")}
 
 
 def whole_text_rule(text: str, *, opened: bool) -> dict[str, str]:

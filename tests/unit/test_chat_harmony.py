@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import pytest
@@ -17,25 +16,16 @@ from muse.chat.harmony import MESSAGE as M
 from muse.chat.harmony import START as S
 from muse.chat.harmony import HarmonyParser
 from muse.protocol import TextSegment
+from tests.unit import parser_runs
+from tests.unit.parser_runs import SPELLING, marked, said
 
-SPELLING = re.compile(r"(<\|[a-z_]+\|>)")
 TEXTS = st.text(st.sampled_from("ab <|>=to\né🎉"), max_size=12)
 
 
 def run(parser: ChannelParser, chunks: Sequence[tuple[str, TextKind]]) -> tuple[str, str]:
     """(reasoning, answer)."""
-    said = {"reasoning": "", "answer": ""}
-    for text, kind in chunks:
-        for channel, piece in parser.feed(text, kind):
-            said[channel] += piece
-    for channel, piece in parser.flush():
-        said[channel] += piece
-    return said["reasoning"], said["answer"]
-
-
-def marked(turn: str) -> list[tuple[str, TextKind]]:
-    """As a worker that knows ids gives it."""
-    return [(part, "control" if SPELLING.fullmatch(part) else "text") for part in SPELLING.split(turn) if part]
+    events = parser_runs.run(parser, chunks)
+    return said(events, "reasoning"), said(events, "answer")
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,15 @@ One Turn appends, synchronously; readers pull from a position and wait for more.
 keep up gets larger pieces, never a longer queue: text is kept once, in blocks, whoever reads it.
 
 Positions count characters (all channels together), so any client can go on exactly where it stopped,
-whatever pieces it got before. The outcome comes after the last character.
+whatever pieces it got before. A call of a tool is one piece that nobody gets in parts: its JSON form. The outcome
+comes after the last character.
 
 Memory: the text plus about 200 bytes for each BLOCK_CHARS characters.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from bisect import bisect_right
 from collections.abc import Generator
@@ -22,10 +24,11 @@ import trio
 
 from actors.kernel import Signal
 from muse.api.metrics import MuseMetrics
+from muse.api.tools import ToolCall
 from muse.errors import MuseError
 from muse.protocol import FinishReason
 
-Channel = Literal["answer", "reasoning"]
+Channel = Literal["answer", "reasoning", "tool_call"]
 
 BLOCK_CHARS: Final = 4096
 """Longest block of the log: small enough to append by copying (about 0.2 microseconds a piece)."""
@@ -36,11 +39,13 @@ READ_BLOCKS: Final = 16
 
 @attrs.frozen(kw_only=True)
 class Piece:
-    """Consecutive text of one channel; `end` is the position behind it."""
+    """Consecutive text of one channel; `end` is the position behind it. call: of channel `tool_call`, what the
+    text stands for; calls are numbered from 0."""
 
     channel: Channel
     text: str
     end: int
+    call: tuple[int, ToolCall] | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -81,6 +86,7 @@ class _Block:
     channel: Channel
     start: int
     text: str
+    call: tuple[int, ToolCall] | None = None
 
 
 class Reply:
@@ -123,6 +129,15 @@ class Reply:
         self._end += len(text)
         self._signal.notify()
 
+    def append_call(self, call: ToolCall) -> None:
+        """Add a call of a tool to the end."""
+        if self.outcome is not None:
+            raise RuntimeError("append after the outcome")
+        text = json.dumps({"id": call.id, "name": call.name, "arguments": call.arguments})
+        self._blocks.append(_Block("tool_call", self._end, text, (len(self.calls), call)))
+        self._end += len(text)
+        self._signal.notify()
+
     def show(self, sign: Sign) -> None:
         """Replace the sign of life."""
         if sign != self.sign:
@@ -160,12 +175,18 @@ class Reply:
         last = min(first + READ_BLOCKS, len(self._blocks)) - 1
         for index in range(first, last + 1):
             block = self._blocks[index]
-            texts.append(block.text[after - block.start :] if index == first else block.text)
-            if index == last or self._blocks[index + 1].channel != block.channel:
+            # Of a call nobody got a part, so nobody goes on inside it.
+            texts.append(block.text[after - block.start :] if index == first and block.call is None else block.text)
+            if index == last or block.call is not None or self._blocks[index + 1].channel != block.channel:
                 end = block.start + len(block.text)
-                pieces.append(Piece(channel=block.channel, text="".join(texts), end=end))
+                pieces.append(Piece(channel=block.channel, text="".join(texts), end=end, call=block.call))
                 texts = []
         return pieces
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """All calls of tools so far."""
+        return tuple(block.call[1] for block in self._blocks if block.call is not None)
 
     def text(self, channel: Channel) -> str:
         """Everything said on one channel so far."""

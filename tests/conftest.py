@@ -13,6 +13,7 @@ import pytest
 
 from muse.settings import BUILT_IN_MODEL, muse_home
 from tests.server_process import ServerProcess
+from tests.worker.nano import MODEL as NANO
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,6 +43,17 @@ def muse_server(builtin_model: Path, tmp_path_factory: pytest.TempPathFactory) -
     finally:
         status = server.stop()
     assert status == 0, server.stderr()
+
+
+@pytest.fixture(scope="module")
+def nano_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with muse-nano, ready."""
+    server = ServerProcess(["--model", str(NANO)], home=tmp_path_factory.mktemp("nano-home"))
+    try:
+        server.wait_ready()
+        yield server
+    finally:
+        server.stop()
 
 
 @pytest.fixture

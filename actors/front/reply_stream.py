@@ -67,6 +67,8 @@ async def reply_events(reply: Reply, options: StreamOptions) -> AsyncGenerator[b
 
 
 def _chunk(encoder: ChunkEncoder, piece: Piece, options: StreamOptions) -> bytes | None:
+    if piece.call is not None:
+        return encoder.tool_call(*piece.call)
     if piece.channel == "answer":
         return encoder.content(piece.text)
     return encoder.reasoning(piece.text) if options.reasoning else None

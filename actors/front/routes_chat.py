@@ -127,6 +127,7 @@ async def _whole(context: FrontContext, chat: ChatRequest, reply: Reply) -> Resp
         created=reply.created,
         text=reply.text("answer"),
         reasoning=reply.text("reasoning") if chat.return_reasoning else None,
+        calls=reply.calls,
         metrics=outcome.metrics,
     )
 

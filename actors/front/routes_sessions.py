@@ -11,6 +11,7 @@ from actors.transcripts.messages import RecordedTurn, SessionView
 from muse.api.chat_request import parse_session_id
 from muse.api.fields import Offenders
 from muse.api.message import Message, parse_messages
+from muse.api.responses import call_dict
 from muse.errors import ClientFault
 from muse.strict_json import JsonValue
 
@@ -77,7 +78,8 @@ def _described(state: SessionState) -> dict[str, object]:
     messages = [_message(message, view.turns.get(index)) for index, message in enumerate(view.messages)]
     newest = view.turns.get(len(view.messages))
     if newest is not None:
-        messages.append(_message(Message(role="assistant", content=newest.content), newest))
+        answer = Message(role="assistant", content=newest.content, tool_calls=newest.tool_calls)
+        messages.append(_message(answer, newest))
     waiting = [
         {"reply_id": reply_id, "messages": [_message(message, None) for message in conversation]}
         for reply_id, conversation in state.waiting
@@ -91,6 +93,10 @@ def _message(message: Message, turn: RecordedTurn | None) -> dict[str, object]:
     shown: dict[str, object] = {"role": message.role, "content": message.content}
     if message.name is not None:
         shown["name"] = message.name
+    if message.tool_calls:
+        shown["tool_calls"] = [call_dict(call) for call in message.tool_calls]
+    if message.tool_call_id is not None:
+        shown["tool_call_id"] = message.tool_call_id
     if turn is None or not turn.reply_id:
         return shown
     if turn.reasoning:

@@ -6,15 +6,21 @@ await anywhere: it is called from the pipe reader.
 
 from __future__ import annotations
 
-from actors.reply import Channel, Reply
+from actors.reply import Reply
+from actors.sessions.calls import Calls
 from actors.sessions.generated import Generated
-from muse.chat.channel_types import ChannelParser, Event, TextKind
+from muse.api.tools import ToolCall
+from muse.chat.channel_types import BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.chat.stop_strings import StopMatcher
 from muse.protocol import Segment, TextSegment, Tokens
 
 
 class Answer:
-    """Feeds one Reply. `prompt` is what the model read before; `generated` what it wrote since."""
+    """Feeds one Reply. `prompt` is what the model read before; `generated` what it wrote since.
+
+    one_call: the answer is complete with its first call of a tool. repair: a broken call is told to the model.
+    own_words: the ids are what the model writes of itself, and worth to be kept.
+    """
 
     def __init__(
         self,
@@ -24,12 +30,15 @@ class Answer:
         parser: ChannelParser,
         stops: tuple[str, ...],
         max_thinking_tokens: int | None,
+        one_call: bool = False,
+        repair: bool = False,
+        own_words: bool = True,
     ) -> None:
         self.prompt = prompt
         self.generated = Generated()
         self.thinking_tokens = 0
         self.stopped = False
-        """A stop string was seen: the answer is complete, whatever still comes."""
+        """A stop string was seen, or what else ends an answer: it is complete, whatever still comes."""
         # Text before this reply, when it continues another one.
         self._earlier: dict[Channel, str] = {"answer": "", "reasoning": ""}
         self._earlier_tokens = 0
@@ -37,6 +46,10 @@ class Answer:
         self._parser = parser
         self._stop = StopMatcher(stops)
         self._max_thinking_tokens = max_thinking_tokens
+        self._one_call = one_call
+        self._own_words = own_words
+        self._repair = repair
+        self._calls = Calls(reply, repair=repair)
 
     @property
     def new_tokens(self) -> int:
@@ -64,13 +77,28 @@ class Answer:
         """All of a channel so far, with what came before a `continue`."""
         return self._earlier[channel] + self._reply.text(channel)
 
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """All calls of tools so far, with those before a `continue`."""
+        return self._calls.all
+
+    @property
+    def tool_warning(self) -> str | None:
+        """What was wrong with the last broken call."""
+        return self._calls.warning
+
+    @property
+    def tool_repairs(self) -> int:
+        """How often the model was told about a broken call."""
+        return self._calls.repairs
+
     def exact_ids(self, last: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """What was generated, if the text shows all of it and every id is known; else None.
 
         last: what the worker says at the end that it generated, None if it cannot or did not. Two accounts
         of one worker that differ are not exact.
         """
-        ids = None if self.stopped else self.generated.ids()
+        ids = self.generated.ids() if self._own_words and not self.stopped else None
         if ids is None or last is None or ids[len(ids) - len(last) :] != last:
             return None
         return ids
@@ -84,8 +112,9 @@ class Answer:
         if self.stopped:
             return
         kind: TextKind = "control" if event.control else "mixed" if event.ids is None else "text"
-        for found in self._parser.feed(event.text, kind):
-            self._give(found)
+        self._give(self._parser.feed(event.text, kind))
+        if self._parser.turn_over and not self.stopped:
+            self._end()
         if thinking or self.is_thinking:
             self.thinking_tokens += self.generated.tokens - before
 
@@ -97,13 +126,58 @@ class Answer:
         self.generated.insert(closing)
         return True
 
+    def repair_call(self) -> bool:
+        """The model's turn is over: if a call in it was broken, tell the model, so that generation goes on with
+        another try; false if none was, or there were too many."""
+        if self.stopped or not self._repair:
+            return False
+        self._give(self._parser.flush())
+        call = self._calls.take_for_repair()
+        if call is None:
+            return False
+        result = self._parser.answer_call(call.name or "unknown", f"Error: {call.reason} Nothing was called.")
+        if result is None:
+            self._show_broken(call.text)
+            return False
+        self.generated.insert(result)
+        return True
+
     def flush(self) -> None:
-        """Generation is over: give out what waited for the rest of a tag or of a stop string."""
-        if self.stopped:
-            return
-        for found in self._parser.flush():
-            self._give(found)
-        self._reply.append("answer", self._stop.flush())
+        """Generation is over: give out what waited for the rest of a tag, a call or a stop string."""
+        if not self.stopped:
+            self._give(self._parser.flush())
+            self._release()
+
+    def _end(self) -> None:
+        """The answer is complete, whatever the model still writes."""
+        self._release()
+        self.stopped = True
+
+    def _release(self) -> None:
+        """Give out what was held back, up to a stop string in it."""
+        self._show_broken(self._calls.release())
+        if not self.stopped:
+            self._reply.append("answer", self._stop.flush())
+
+    def _give(self, events: list[Event]) -> None:
+        for event in events:
+            if self.stopped:
+                return
+            match event:
+                case FoundCall():
+                    self._release()
+                    if not self.stopped:
+                        self._calls.found(event)
+                        self.stopped = self._one_call
+                case BrokenCall():
+                    self._show_broken(self._calls.broken(event))
+                case (channel, text):
+                    self._say(channel == "reasoning", text)
+
+    def _show_broken(self, text: str) -> None:
+        if text:
+            # It stands apart from what was said before; that may have been broken too, and was never shown.
+            self._say(False, text if self.text("answer") else text.lstrip())
 
     def continue_in(self, reply: Reply, *, stops: tuple[str, ...], max_thinking_tokens: int | None) -> Answer:
         """The same answer, going on in another reply."""
@@ -113,16 +187,14 @@ class Answer:
             parser=self._parser.copy(),
             stops=stops,
             max_thinking_tokens=max_thinking_tokens,
+            one_call=self._one_call,
+            own_words=self._own_words,
         )
+        following._calls = Calls(reply, repair=False, earlier=self.calls)
         following.generated = self.generated.copy()
         following._earlier_tokens = following.generated.tokens
         following._earlier = {channel: self.text(channel) for channel in self._earlier}
         return following
-
-    def _give(self, found: Event) -> None:
-        assert isinstance(found, tuple), "no tools were declared, so there are no calls"
-        channel, text = found
-        self._say(channel == "reasoning", text)
 
     def _say(self, reasoning: bool, text: str) -> None:
         if reasoning:

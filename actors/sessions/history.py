@@ -47,6 +47,7 @@ class TurnHistory:
                 messages=self._request.messages,
                 model=model,
                 options=self._request.template_options,
+                tools=self._request.tool_use.tools,
             )
         )
         self._began = prompt.started
@@ -100,6 +101,7 @@ class TurnHistory:
         turn = RecordedTurn(
             content=answer.text("answer"),
             reasoning=answer.text("reasoning"),
+            tool_calls=answer.calls,
             ids=answer.exact_ids(last_ids),
             header=answer.header,
             model_id=self._reply.model_id,

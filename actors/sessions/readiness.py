@@ -1,4 +1,4 @@
-"""What a turn waits for before it begins: a model, and a prompt that can fit."""
+"""What a turn needs before it begins: a model that can do what is asked, and a prompt that can fit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from actors.state_board import ANSWERING, StateBoard
 from actors.supervisor.faults import prompt_too_long
 from actors.supervisor.messages import CountTokens, SupervisorMessage
 from muse import protocol
-from muse.errors import MuseError, Unavailable
+from muse.api.chat_request import ChatRequest, model_not_found
+from muse.chat.channels import can_call_tools
+from muse.errors import ClientFault, MuseError, Unavailable
 
 
 async def wait_model(board: StateBoard, reply: Reply) -> protocol.Ready:
@@ -27,6 +29,34 @@ async def wait_model(board: StateBoard, reply: Reply) -> protocol.Ready:
         else:
             reply.show(Sign(phase="loading", fraction=worker.fraction))
         await board.wait_newer(version)
+
+
+def check_abilities(request: ChatRequest, model: protocol.Ready) -> None:
+    """Raise ClientFault, with the name of the field, for what this model or its engine cannot do."""
+    if request.model not in (None, model.model_id):
+        raise model_not_found(model.model_id)
+    if not model.supports.grammar:
+        for name, wanted in (("response_format", request.json_schema), ("tool_choice", request.tool_use.forced)):
+            if wanted:
+                raise ClientFault(
+                    "unsupported_parameter",
+                    f"The engine of this server ({model.engine}) cannot hold an answer to a JSON form.",
+                    param=name,
+                )
+    if request.tool_use.tools and not can_call_tools(model.chat_template):
+        raise ClientFault(
+            "unsupported_parameter",
+            "This model's chat template has a form of tool calls that this server cannot read.",
+            param="tools",
+        )
+    if request.max_tokens is not None and request.max_tokens > model.context_length:
+        raise ClientFault(
+            "invalid_value",
+            f"max_tokens is {request.max_tokens}, but prompt and answer together have the model's context of "
+            f"{model.context_length} tokens. Leave it out to use what room there is.",
+            param="max_tokens",
+            data={"context_length": model.context_length},
+        )
 
 
 async def check_room(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+from actors.sessions.answer import Answer
 from muse import protocol
-from muse.api.metrics import MuseMetrics
+from muse.api.metrics import AnswerEnd, MuseMetrics
 
 
 @attrs.define(slots=True, kw_only=True)
@@ -26,21 +27,19 @@ def metrics_of(
     times: TurnTimes,
     accepted: protocol.Accepted | None,
     done: protocol.Done | None,
-    finish_reason: protocol.FinishReason,
+    finish_reason: AnswerEnd,
     *,
+    answer: Answer | None,
     generated_tokens: int,
-    thinking_tokens: int,
-    is_thinking: bool,
     max_tokens: int | None,
     attempts: int,
     resumes: int,
 ) -> MuseMetrics:
     """The receipt of one turn.
 
-    is_thinking: the reasoning channel was open at the end. `accepted` is that of the first attempt: its prompt is
-    the client's. `done` is that of the last: the
-    engine's times and rates are of the attempt that ended the answer. Without `done` (cancelled before
-    the worker had it, or lost with nothing left to do) the engine's figures are null.
+    `accepted` is that of the first attempt: its prompt is the client's. `done` is that of the last: the engine's times
+    and rates are of the attempt that ended the answer. Without `done` (cancelled before the worker had it, or lost with
+    nothing left to do) the engine's figures are null.
     """
     known = accepted or done
     completion_tokens = generated_tokens
@@ -62,12 +61,14 @@ def metrics_of(
         vision_encoder_ms=done.vision_encoder_ms if done is not None else None,
         draft_proposed=done.draft.proposed if done is not None and done.draft is not None else None,
         draft_accepted=done.draft.accepted if done is not None and done.draft is not None else None,
-        thinking_tokens=thinking_tokens,
-        thinking_unfinished=is_thinking and finish_reason == "length",
+        thinking_tokens=answer.thinking_tokens if answer is not None else 0,
+        thinking_unfinished=answer is not None and answer.is_thinking and finish_reason == "length",
         max_tokens_cut_to=accepted.room
         if accepted is not None and max_tokens is not None and max_tokens > accepted.room
         else None,
         resumed=resumes,
+        tool_warning=answer.tool_warning if answer is not None else None,
+        tool_repairs=answer.tool_repairs if answer is not None else 0,
         cancelled=finish_reason == "cancelled",
         finish_reason=finish_reason,
     )

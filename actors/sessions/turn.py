@@ -24,7 +24,7 @@ from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
 from actors.sessions.answer import Answer
 from actors.sessions.history import TurnHistory
-from actors.sessions.readiness import check_room, wait_model
+from actors.sessions.readiness import check_abilities, check_room, wait_model
 from actors.sessions.resume_policy import ResumePolicy
 from actors.sessions.timing import TurnTimes, metrics_of
 from actors.state_board import StateBoard
@@ -37,9 +37,11 @@ from actors.supervisor.messages import (
 )
 from actors.transcripts.messages import TranscriptMessage
 from muse import protocol
-from muse.api.chat_request import ChatRequest, model_not_found
+from muse.api.chat_request import ChatRequest
+from muse.api.metrics import AnswerEnd
 from muse.chat.channels import parser_for
-from muse.errors import ClientFault, MuseError
+from muse.chat.forced_call import ForcedCallParser, call_prefix, call_schema
+from muse.errors import MuseError
 
 log = logging.getLogger("muse.sessions")
 
@@ -77,7 +79,10 @@ class Turn:
         self._admitted = trio.Event()
         self._waiting: trio.CancelScope | None = None
         self._attempts = 0
-        self._policy = ResumePolicy(constrained=request.json_schema is not None)
+        self._schema = request.json_schema
+        if request.tool_use.forced:
+            self._schema = call_schema(request.tool_use.tools, request.tool_use.forced)
+        self._policy = ResumePolicy(constrained=self._schema is not None)
         self._out_of_budget = False
         self._cancel_wanted = False
         self._close_wanted = False
@@ -160,22 +165,7 @@ class Turn:
     async def _prepare(self) -> protocol.Generate:
         """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
         model = await wait_model(self._board, self.reply)
-        if self.request.model not in (None, model.model_id):
-            raise model_not_found(model.model_id)
-        if self.request.json_schema is not None and not model.supports.grammar:
-            raise ClientFault(
-                "unsupported_parameter",
-                f"The engine of this server ({model.engine}) cannot hold an answer to a JSON form.",
-                param="response_format",
-            )
-        if self.request.max_tokens is not None and self.request.max_tokens > model.context_length:
-            raise ClientFault(
-                "invalid_value",
-                f"max_tokens is {self.request.max_tokens}, but prompt and answer together have the model's context of "
-                f"{model.context_length} tokens. Leave it out to use what room there is.",
-                param="max_tokens",
-                data={"context_length": model.context_length},
-            )
+        check_abilities(self.request, model)
         self.answer = answer = await self._make_answer(model)
         segments = answer.prompt + answer.generated.segments()
         if not self._admitted.is_set():
@@ -194,7 +184,7 @@ class Turn:
             prompt_segments=segments,
             max_new_tokens=self.request.max_tokens,
             sampling=self.request.sampling,
-            json_schema=self.request.json_schema,
+            json_schema=self._schema,
         )
 
     async def _make_answer(self, model: protocol.Ready) -> Answer:
@@ -204,13 +194,20 @@ class Turn:
             return self._earlier.answer.continue_in(
                 self.reply, stops=request.stop, max_thinking_tokens=request.max_thinking_tokens
             )
-        prompt = await self.history.prompt(model)
+        prompt, use = await self.history.prompt(model), request.tool_use
+        parser = parser_for(model.chat_template, prompt, use.tools)
+        if use.forced:
+            prompt += call_prefix(parser, use.forced)
+            parser = ForcedCallParser()
         return Answer(
             reply=self.reply,
             prompt=prompt,
-            parser=parser_for(model.chat_template, prompt),
+            parser=parser,
             stops=request.stop,
             max_thinking_tokens=request.max_thinking_tokens,
+            one_call=not use.parallel,
+            repair=request.tool_repair,
+            own_words=not use.forced,
         )
 
     async def _generate(self, command: protocol.Generate) -> None:
@@ -241,7 +238,7 @@ class Turn:
             return False
         fault = self._fault
         if fault is None:
-            return self._closes_reasoning()
+            return self._closes_reasoning() or self._repairs_call()
         place = self._generated_tokens()
         self._fault = self._policy.judge(fault, generated=place, accepted=self._was_accepted)
         if self._fault is None:
@@ -252,6 +249,10 @@ class Turn:
         wanted, self._close_wanted = self._close_wanted, False
         cut_short = self._done is not None and self._done.finish_reason == "cancelled"
         return wanted and cut_short and self.answer is not None and self.answer.close_reasoning()
+
+    def _repairs_call(self) -> bool:
+        ended = self._done is not None and self._done.finish_reason == "stop"
+        return ended and self.answer is not None and self.answer.repair_call()
 
     async def _continuation(self, last: protocol.Generate) -> protocol.Generate | None:
         """Wait for a worker and say how to go on; None when there is nothing left to generate."""
@@ -307,8 +308,8 @@ class Turn:
         if event.code == "context_overflow" and self._generated_tokens():
             self._out_of_budget = True  # resumed with the window exactly full: there is no room for more
         self._fault = fault_of(event)
-        if event.code == "bad_request" and self.request.json_schema is not None:
-            self._fault.param = "response_format"
+        if event.code == "bad_request" and self._schema is not None:
+            self._fault.param = "tool_choice" if self.request.tool_use.forced else "response_format"
         self._news.notify()
 
     def _on_tokens(self, event: protocol.Tokens) -> None:
@@ -342,8 +343,7 @@ class Turn:
             self._done,
             reason,
             generated_tokens=self._generated_tokens(),
-            thinking_tokens=answer.thinking_tokens if answer is not None else 0,
-            is_thinking=answer is not None and answer.is_thinking,
+            answer=answer,
             max_tokens=self.request.max_tokens,
             attempts=self._attempts,
             resumes=self._policy.resumes,
@@ -353,9 +353,12 @@ class Turn:
             await self.history.record(answer, last_ids=self._last_ids, metrics=metrics)
         self.reply.finish(Finished(finish_reason=reason, metrics=metrics))
 
-    def _finish_reason(self) -> protocol.FinishReason:
-        if self.answer is not None and self.answer.stopped:
-            return "stop"
-        if self._out_of_budget:
+    def _finish_reason(self) -> AnswerEnd:
+        answer = self.answer
+        if answer is not None and answer.stopped:
+            reason = "stop"
+        elif self._out_of_budget:
             return "length"
-        return "cancelled" if self._done is None else self._done.finish_reason
+        else:
+            reason = "cancelled" if self._done is None else self._done.finish_reason
+        return "tool_calls" if reason == "stop" and answer is not None and answer.calls else reason

@@ -120,7 +120,9 @@ class TranscriptStore:
         known = self._histories.known_answers(session_id, messages, model.model_id)
         try:
             segments = await trio.to_thread.run_sync(
-                lambda: _template_of(model).render_segments(messages, now=now, options=message.options, known=known),
+                lambda: _template_of(model).render_segments(
+                    messages, now=now, options=message.options, tools=message.tools, known=known
+                ),
                 limiter=self._threads,
             )
         except MuseError as fault:

@@ -10,6 +10,7 @@ from actors.kernel import Question
 from muse.api.message import Message
 from muse.api.metrics import MuseMetrics
 from muse.api.template_options import NO_OPTIONS, TemplateOptions
+from muse.api.tools import Tool, ToolCall
 from muse.errors import ClientFault, MuseError
 from muse.protocol import Ready, Segment
 
@@ -34,6 +35,7 @@ class BuildPrompt(Question[Prompt]):
     messages: tuple[Message, ...]
     model: Ready
     options: TemplateOptions = NO_OPTIONS
+    tools: tuple[Tool, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
@@ -50,12 +52,13 @@ class CommitTurn:
 
 @attrs.frozen(kw_only=True)
 class RecordedTurn:
-    """One answer as it was given. content, reasoning: what was sent. ids: exactly what was generated, None
+    """One answer as it was given. content, reasoning, tool_calls: what was sent. ids: exactly what was generated, None
     when any is unknown or the text does not show all of it. header: the end of its prompt
     (muse/chat/splice.py). model_id: whose ids they are. fault: why it ended, if it was not given to its end."""
 
     content: str
     reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
     ids: tuple[int, ...] | None = None
     header: str = ""
     model_id: str = ""

@@ -21,6 +21,8 @@ import attrs
 
 from actors.transcripts.messages import CommitTurn, RecordedTurn, RecordTurn, SessionView
 from muse.api.message import Message
+from muse.api.tool_messages import same_calls
+from muse.api.tools import ToolCall
 from muse.chat.splice import KnownAnswer
 
 log = logging.getLogger("muse.transcripts")
@@ -93,7 +95,7 @@ class Histories:
                 break
             kept.append(turn)
         # From the first difference on the client's word is all there is.
-        kept += [RecordedTurn(content=given.content) for given in answers[len(kept) :]]
+        kept += [RecordedTurn(content=given.content, tool_calls=given.tool_calls) for given in answers[len(kept) :]]
         session.turns, session.messages, session.running = kept, messages, running
         self._sessions.move_to_end(session_id)
         self._weigh(session)
@@ -139,8 +141,11 @@ class Histories:
 
     def _weigh(self, session: _Session) -> None:
         self._chars -= session.chars
-        texts = sum(len(message.content) for message in session.messages)
-        turns = sum(len(turn.content) + len(turn.reasoning) + _ID_CHARS * len(turn.ids or ()) for turn in session.turns)
+        texts = sum(len(message.content) + _chars(message.tool_calls) for message in session.messages)
+        turns = sum(
+            len(turn.content) + len(turn.reasoning) + _chars(turn.tool_calls) + _ID_CHARS * len(turn.ids or ())
+            for turn in session.turns
+        )
         session.chars = texts + turns
         self._chars += session.chars
 
@@ -154,6 +159,10 @@ class Histories:
                 self.forget(session_id)
 
 
+def _chars(calls: tuple[ToolCall, ...]) -> int:
+    return sum(len(call.arguments) for call in calls)
+
+
 def _is_same(turn: RecordedTurn, given: Message) -> bool:
     """The client hands back what was sent. Reasoning is no part of it: it lives in the ids."""
-    return turn.content == given.content
+    return turn.content == given.content and same_calls(turn.tool_calls, given.tool_calls)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Literal
 
 import attrs
 
 from muse.errors import JsonScalar
 from muse.protocol import FinishReason, ResetReason
+
+AnswerEnd = FinishReason | Literal["tool_calls"]
+"""Why an answer ended; tool_calls: the model is done and waits for the results of its calls."""
 
 _RESET_SENTENCES: Final[Mapping[ResetReason, str]] = {
     "new": "Nothing of this conversation was in the model's memory, so all of it was read.",
@@ -50,8 +53,10 @@ class MuseMetrics:
     draft_proposed: int | None = None
     draft_accepted: int | None = None
     resumed: int = 0
+    tool_warning: str | None = None
+    tool_repairs: int = 0
     cancelled: bool = False
-    finish_reason: FinishReason
+    finish_reason: AnswerEnd
 
     @property
     def session_reset_explanation(self) -> str | None:

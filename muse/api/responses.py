@@ -11,13 +11,28 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from muse.api.metrics import MuseMetrics
-from muse.protocol import FinishReason
+from muse.api.metrics import AnswerEnd, MuseMetrics
+from muse.api.tools import ToolCall
 
 # OpenAI has no word for an answer that was stopped by hand; muse_metrics keeps the difference.
-_WIRE_FINISH: Final[Mapping[FinishReason, str]] = {"stop": "stop", "length": "length", "cancelled": "stop"}
+_WIRE_FINISH: Final[Mapping[AnswerEnd, str]] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_calls": "tool_calls",
+    "cancelled": "stop",
+}
 
 _OWNER: Final = "muse"
+
+
+def new_call_id() -> str:
+    """A fresh id of a tool call."""
+    return f"call_{secrets.token_hex(12)}"
+
+
+def call_dict(call: ToolCall) -> dict[str, object]:
+    """A call as messages hold it."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
 def new_reply_id() -> str:
@@ -52,7 +67,11 @@ class ChunkEncoder:
         """A piece of the reasoning, in the field that other servers use for it too."""
         return self._before_reasoning + json.dumps(text).encode("ascii") + self._after_text
 
-    def finish(self, reason: FinishReason) -> bytes:
+    def tool_call(self, index: int, call: ToolCall) -> bytes:
+        """A whole call, once it is certain. index: its place among the calls of this answer, from 0."""
+        return self._choice({"tool_calls": [{"index": index, **call_dict(call)}]}, None)
+
+    def finish(self, reason: AnswerEnd) -> bytes:
         """Last chunk with a choice that matters: why the answer ended."""
         return self._choice({}, _WIRE_FINISH[reason])
 
@@ -64,17 +83,28 @@ class ChunkEncoder:
         """Token counts for clients that asked with stream_options.include_usage: no choices."""
         return _compact({**self._head, "choices": [], "usage": usage_dict(metrics)})
 
-    def _choice(self, delta: Mapping[str, str], finish: str | None, extra: Mapping[str, object] | None = None) -> bytes:
+    def _choice(
+        self, delta: Mapping[str, object], finish: str | None, extra: Mapping[str, object] | None = None
+    ) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish}
         return _compact({**self._head, "choices": [choice], **(extra or {})})
 
 
 def completion_body(
-    *, reply_id: str, model: str, created: int, text: str, metrics: MuseMetrics, reasoning: str | None = None
+    *,
+    reply_id: str,
+    model: str,
+    created: int,
+    text: str,
+    metrics: MuseMetrics,
+    reasoning: str | None = None,
+    calls: Sequence[ToolCall] = (),
 ) -> dict[str, object]:
     """Body of a reply that was not streamed. Same counts and same metrics as the stream's last chunks.
     reasoning null: not asked for, so not mentioned."""
-    message = {"role": "assistant", "content": text}
+    message: dict[str, object] = {"role": "assistant", "content": None if calls and not text else text}
+    if calls:
+        message["tool_calls"] = [call_dict(call) for call in calls]
     if reasoning is not None:
         message["reasoning_content"] = reasoning
     choice = {

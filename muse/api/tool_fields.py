@@ -24,8 +24,9 @@ MAX_SCHEMA_CHARS: Final = 256 * 1024
 
 _NAME: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _NAME_RULE: Final = "must have 1 to 64 letters, digits, underscores and hyphens, in parts that dots separate"
+_CHOICES: Final[tuple[Literal["none", "auto", "required"], ...]] = ("none", "auto", "required")
 _RECIPIENTS: Final = ("self", "user")
-_NO_PARAMETERS: Final = {"type": "object", "properties": {}}
+_NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}}
 
 
 @attrs.frozen(kw_only=True)
@@ -117,7 +118,7 @@ def _read_description(value: object, path: str) -> str:
 
 
 def _read_parameters(value: object, path: str) -> str:
-    schema = dict(read_object(_NO_PARAMETERS if value is None else value, path)) or dict(_NO_PARAMETERS)
+    schema = dict({} if value is None else read_object(value, path)) or dict(_NO_PARAMETERS)
     if schema.setdefault("type", "object") != "object":
         raise invalid_value(f"{path}.type", "must be object")
     text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
@@ -129,8 +130,9 @@ def _read_parameters(value: object, path: str) -> str:
 def _parse_choice(
     value: object, offenders: Offenders
 ) -> tuple[Literal["none", "auto", "required", "named"], str | None]:
-    if value == "none" or value == "auto" or value == "required":
-        return value, None
+    for word in _CHOICES:
+        if value == word:
+            return word, None
     if isinstance(value, str):
         raise invalid_value("tool_choice", "must be none, auto, required, or a function to call")
     fields = read_object(value, "tool_choice")

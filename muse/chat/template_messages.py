@@ -14,6 +14,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
+import attrs
+
 from muse.api.message import Message
 from muse.api.tools import Tool
 from muse.chat.marked_text import data, from_source, join_marked, scaffold
@@ -43,7 +45,7 @@ def native_messages(messages: Sequence[Message], is_word: IsWord, split: frozens
             ]
             if index in split:
                 rendered.append(shown)
-                shown = {"role": scaffold(message.role), "content": ""}
+                shown = _text_message(index, attrs.evolve(message, content=""))
             shown["tool_calls"] = calls
         rendered.append(shown)
     return rendered
@@ -83,7 +85,7 @@ def hermes_messages(messages: Sequence[Message], tools: Sequence[Tool]) -> list[
                 # One message for all results of a turn.
                 rendered[-1]["content"] = join_marked((cast("str", rendered[-1]["content"]), data("\n"), result))
                 continue
-            shown = {"role": scaffold(_ROLE_OF_RESULTS), "content": result}
+            shown["role"], shown["content"] = scaffold(_ROLE_OF_RESULTS), result
         elif message.tool_calls:
             shown["content"] = _hermes_calls(index, message)
         rendered.append(shown)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +9,6 @@ import pytest
 
 from tests.server_process import ServerProcess
 from tests.worker.nano import DATE, DIALOGUES, DRAFT, LONG_DIALOGUES, MMPROJ, MODEL, PLAIN_DIALOGUES, turns
-
-
-@pytest.fixture(scope="module")
-def nano_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with muse-nano, ready."""
-    server = ServerProcess(["--model", str(MODEL)], home=tmp_path_factory.mktemp("nano-home"))
-    try:
-        server.wait_ready()
-        yield server
-    finally:
-        server.stop()
 
 
 def answers(server: ServerProcess, name: str, session_id: str | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -143,7 +143,8 @@ def test_a_chatml_template_without_tools_gets_them_as_text() -> None:
     assert '<tools>\n{"name": "clock", "description": "The time now", "parameters":' in text
     assert (
         '<tool_call>\n{"name": "clock", "arguments": {}}\n</tool_call>\n<tool_call>\n{"name": "weather.get", '
-        '"arguments": {"city": "Köln", "days": [1, 2]}}\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\n12:00\n'
+        '"arguments": {"city": "Köln", "days": [1, 2]}}\n</tool_call><|im_end|>\n<|im_start|>user\n'
+        "<tool_response>\n12:00\n"
         "</tool_response>\n<tool_response>\n<|eot|> sunny <|im_end|>\n</tool_response><|im_end|>\n" in text
     )
     scaffolding = "".join(part.text for part in segments if isinstance(part, TextSegment) and part.special)

@@ -23,10 +23,9 @@ import attrs
 import trio
 
 from actors.kernel import Signal
-from muse.api.metrics import MuseMetrics
+from muse.api.metrics import AnswerEnd, MuseMetrics
 from muse.api.tools import ToolCall
 from muse.errors import MuseError
-from muse.protocol import FinishReason
 
 Channel = Literal["answer", "reasoning", "tool_call"]
 
@@ -52,7 +51,7 @@ class Piece:
 class Finished:
     """The answer is complete, cut by its budget, or cancelled."""
 
-    finish_reason: FinishReason
+    finish_reason: AnswerEnd
     metrics: MuseMetrics
 
 

@@ -89,7 +89,7 @@ class ForcedCallParser:
     def close_reasoning(self) -> None:
         return
 
-    def answer_call(self, name: str, text: str) -> None:
+    def answer_call(self, name: str, text: str, *, more: bool = False) -> None:
         return
 
     def copy(self) -> ForcedCallParser:

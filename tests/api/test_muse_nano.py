@@ -12,10 +12,11 @@ from tests.server_process import ServerProcess
 from tests.worker.nano import DATE, DIALOGUES, DRAFT, LONG_DIALOGUES, MMPROJ, MODEL, PLAIN_DIALOGUES, turns
 
 
-@pytest.fixture(scope="module")
-def nano_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with muse-nano, ready."""
-    server = ServerProcess(["--model", str(MODEL)], home=tmp_path_factory.mktemp("nano-home"))
+@pytest.fixture(scope="module", params=[(), ("--draft", str(DRAFT), "--keep-draft")], ids=["alone", "with draft"])
+def nano_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with muse-nano, ready, and one whose draft guesses ahead."""
+    arguments = ["--model", str(MODEL), *request.param]
+    server = ServerProcess(arguments, home=tmp_path_factory.mktemp("nano-home"))
     try:
         server.wait_ready()
         yield server
@@ -51,6 +52,19 @@ def test_it_says_what_it_knows(nano_server: ServerProcess, name: str) -> None:
         assert receipt["prompt_tokens"] == len(turn["prompt_ids"])
         assert receipt["completion_tokens"] == len(known["ids"])
         assert (receipt["thinking_tokens"] > 0) == bool(known["reasoning"])
+
+
+def test_the_receipts_say_what_was_drafted(nano_server: ServerProcess) -> None:
+    """More than half of the guesses are right; nothing is said where nothing guesses."""
+    runtime = nano_server.get("/api/runtime").json()
+    receipts = [receipt for name in ("story", "count", "plan") for _, receipt in answers(nano_server, name, None)]
+    counts = [(receipt["draft_proposed"], receipt["draft_accepted"]) for receipt in receipts]
+    if runtime["model"]["supports"]["draft"]:
+        assert runtime["draft"] == {"file": DRAFT.name, "used": True, "reason": None}
+        assert sum(accepted for _, accepted in counts) > sum(proposed for proposed, _ in counts) / 2
+    else:
+        assert runtime["draft"] is None
+        assert counts == [(None, None)] * len(receipts)
 
 
 @pytest.mark.parametrize("name", [name for name in LONG_DIALOGUES if name in PLAIN_DIALOGUES])

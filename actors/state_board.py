@@ -12,6 +12,7 @@ import attrs
 
 from actors.kernel import Signal
 from muse.api.template_options import EFFORTS
+from muse.errors import JsonScalar
 from muse.protocol import Ready
 
 WorkerState = Literal["starting", "loading", "ready", "busy", "draining", "restarting", "failed", "stopped"]
@@ -54,12 +55,26 @@ class RequestCounts:
 
 
 @attrs.frozen(kw_only=True)
+class DraftStatus:
+    """The draft that the server was given. file: its name. reason: why the model runs without it, None: it runs with
+    it."""
+
+    file: str
+    reason: str | None = None
+
+    def as_dict(self) -> dict[str, JsonScalar]:
+        """JSON form."""
+        return {"file": self.file, "used": self.reason is None, "reason": self.reason}
+
+
+@attrs.frozen(kw_only=True)
 class SystemState:
     """Everything on the board. model is None until a worker was ready once, and stays afterwards, so
-    that the page keeps its limits while the worker restarts."""
+    that the page keeps its limits while the worker restarts. draft is None if the server was given none."""
 
     worker: WorkerStatus = attrs.field(factory=WorkerStatus)
     model: Ready | None = None
+    draft: DraftStatus | None = None
     requests: RequestCounts = attrs.field(factory=RequestCounts)
     stopping: bool = False
 

@@ -62,6 +62,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--draft", type=Path, metavar="FILE", help="the model's DFlash draft: guesses ahead, for more tokens a second"
     )
+    serve.add_argument(
+        "--keep-draft", action="store_true", help="keep the draft also when it is found to cost more than it gives"
+    )
     serve.add_argument("--mmproj", type=Path, metavar="FILE", help="the model's image projector: for pictures")
     serve.add_argument(
         "--engine", choices=ENGINES, default="llamacpp", help="what runs the model (default: %(default)s)"
@@ -104,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         engine=options.engine,
         model=_absolute(options.model),
         draft=_absolute(options.draft),
+        keep_draft=options.keep_draft,
         mmproj=_absolute(options.mmproj),
         context=options.context,
         kv_memory_mib=options.kv_memory,

@@ -34,6 +34,7 @@ ErrorCode = Literal[
     "unsupported",
     "engine_error",
     "out_of_memory",
+    "draft_slower",
 ]
 
 _Class = TypeVar("_Class", bound=type)
@@ -216,7 +217,8 @@ class Result:
 
 @message
 class Error:
-    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits."""
+    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits. `draft_slower`
+    comes for the worker as a whole and not fatal: it goes on, but would be faster without its draft."""
 
     request_id: str | None
     code: ErrorCode

@@ -43,16 +43,17 @@ class Limits:
 
 @attrs.frozen(kw_only=True)
 class Settings:
-    """What `muse serve` was asked for. model None: the built-in one. draft, mmproj: files that go
-    with it, for guessing ahead and for pictures. context None: the model's own
-    length, as far as the engine finds it sensible. kv_memory_mib: most memory for conversations, None: a share
-    of the machine's. port 0: any free port."""
+    """What `muse serve` was asked for. model None: the built-in one. draft, mmproj: files that go with it, for guessing
+    ahead and for pictures. keep_draft: also when it is found to cost more than it gives. context None: the model's
+    own length, as far as the engine finds it sensible. kv_memory_mib: most memory for conversations, None: a share of
+    the machine's. port 0: any free port."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     engine: EngineName = "llamacpp"
     model: Path | None = None
     draft: Path | None = None
+    keep_draft: bool = False
     mmproj: Path | None = None
     context: int | None = None
     kv_memory_mib: int | None = None

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from muse.settings import BUILT_IN_MODEL, muse_home
 from tests.server_process import ServerProcess
+from tests.worker.nano import DRAFT
 from tests.worker.nano import MODEL as NANO
 
 
@@ -45,15 +47,30 @@ def muse_server(builtin_model: Path, tmp_path_factory: pytest.TempPathFactory) -
     assert status == 0, server.stderr()
 
 
-@pytest.fixture(scope="module")
-def nano_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with muse-nano, ready."""
-    server = ServerProcess(["--model", str(NANO)], home=tmp_path_factory.mktemp("nano-home"))
+@contextmanager
+def _serving(arguments: Sequence[str], home: Path) -> Iterator[ServerProcess]:
+    server = ServerProcess(arguments, home=home)
     try:
         server.wait_ready()
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def nano_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with muse-nano, ready."""
+    with _serving(["--model", str(NANO)], tmp_path_factory.mktemp("nano-home")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module", params=[(), ("--draft", str(DRAFT), "--keep-draft")], ids=["alone", "with draft"])
+def any_nano_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server with muse-nano, ready, and one whose draft guesses ahead: they must answer alike."""
+    with _serving(["--model", str(NANO), *request.param], tmp_path_factory.mktemp("nano-home")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ class FrontContext:
             "server": self.server_dict(),
             "worker": state.worker.as_dict(),
             "model": state.model_dict(),
+            "draft": state.draft.as_dict() if state.draft is not None else None,
             "requests": state.requests.as_dict(),
         }
 

@@ -23,6 +23,13 @@ def _ms(start: float, end: float | None) -> float | None:
     return None if end is None else round((end - start) * 1000, 3)
 
 
+def added_up(before: protocol.Draft | None, more: protocol.Draft | None) -> protocol.Draft | None:
+    """Counts of two attempts together; None: no draft, or none that is known of."""
+    if before is None or more is None:
+        return before or more
+    return protocol.Draft(proposed=before.proposed + more.proposed, accepted=before.accepted + more.accepted)
+
+
 def metrics_of(
     times: TurnTimes,
     accepted: protocol.Accepted | None,
@@ -30,6 +37,7 @@ def metrics_of(
     finish_reason: AnswerEnd,
     *,
     answer: Answer | None,
+    draft: protocol.Draft | None,
     generated_tokens: int,
     max_tokens: int | None,
     attempts: int,
@@ -37,9 +45,9 @@ def metrics_of(
 ) -> MuseMetrics:
     """The receipt of one turn.
 
-    `accepted` is that of the first attempt: its prompt is the client's. `done` is that of the last: the engine's times
-    and rates are of the attempt that ended the answer. Without `done` (cancelled before the worker had it, or lost with
-    nothing left to do) the engine's figures are null.
+    draft: over all attempts. `accepted` is that of the first attempt: its prompt is the client's. `done` is that of the
+    last: the engine's times and rates are of the attempt that ended the answer. Without `done` (cancelled before the
+    worker had it, or lost with nothing left to do) the engine's figures are null.
     """
     known = accepted or done
     completion_tokens = generated_tokens
@@ -59,8 +67,8 @@ def metrics_of(
         time_to_first_token_ms=_ms(times.submitted, times.first_token),
         total_ms=_ms(times.submitted, times.ended),
         vision_encoder_ms=done.vision_encoder_ms if done is not None else None,
-        draft_proposed=done.draft.proposed if done is not None and done.draft is not None else None,
-        draft_accepted=done.draft.accepted if done is not None and done.draft is not None else None,
+        draft_proposed=draft.proposed if draft is not None else None,
+        draft_accepted=draft.accepted if draft is not None else None,
         thinking_tokens=answer.thinking_tokens if answer is not None else 0,
         thinking_unfinished=answer is not None and answer.is_thinking and finish_reason == "length",
         max_tokens_cut_to=accepted.room

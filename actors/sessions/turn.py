@@ -26,7 +26,7 @@ from actors.sessions.answer import Answer
 from actors.sessions.history import TurnHistory
 from actors.sessions.readiness import check_abilities, check_room, wait_model
 from actors.sessions.resume_policy import ResumePolicy
-from actors.sessions.timing import TurnTimes, metrics_of
+from actors.sessions.timing import TurnTimes, added_up, metrics_of
 from actors.state_board import StateBoard
 from actors.supervisor.faults import fault_of
 from actors.supervisor.messages import (
@@ -89,6 +89,7 @@ class Turn:
         self._news = Signal()
         self._accepted: protocol.Accepted | None = None
         self._done: protocol.Done | None = None
+        self._draft: protocol.Draft | None = None
         self._last_ids: tuple[int, ...] | None = None
         self._was_accepted = False
         self._fault: MuseError | None = None
@@ -295,6 +296,7 @@ class Turn:
             case protocol.Done():
                 self._last_ids = event.generated_token_ids
                 self._done = attrs.evolve(event, generated_token_ids=None)  # kept once, in the answer
+                self._draft = added_up(self._draft, event.draft)
                 self._news.notify()
             case protocol.Error():
                 self._on_error(event)
@@ -342,6 +344,7 @@ class Turn:
             self._accepted,
             self._done,
             reason,
+            draft=self._draft,
             generated_tokens=self._generated_tokens(),
             answer=answer,
             max_tokens=self.request.max_tokens,

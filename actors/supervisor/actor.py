@@ -152,9 +152,26 @@ class WorkerSupervisor:
 
     def _restart_worker(self) -> None:
         self._policy.forget()
-        if self._run is not None:
-            self._run.link.kill("The model process was restarted on request.")
+        self._command.draft.try_again()
+        self._retire("The model process was restarted on request.")
         self._restart_asked.set()
+
+    def _retire(self, reason: str) -> None:
+        """End the running worker, if there is one; who needs a worker waits for the next from now on."""
+        run = self._run
+        if run is not None and not run.retired:
+            run.retired = True
+            self._move("die", reason=reason, stage=None, fraction=None)
+            run.link.kill(reason)
+
+    def _leave_draft_out(self, run: WorkerRun) -> None:
+        """Replace a worker whose draft costs more than it gives, once nothing runs on it and nobody waits."""
+        is_idle = run.is_idle and not self._board.value.requests.waiting
+        if run.draft_loss is not None and is_idle and not run.retired and not self._stopping:
+            log.warning("draft-left-out reason=%r", run.draft_loss)
+            self._command.draft.leave_out(run.draft_loss)
+            self._retire(run.draft_loss)
+            self._restart_asked.set()
 
     # ------------------------------------------------------------ keeper
 
@@ -179,6 +196,8 @@ class WorkerSupervisor:
         """Run one worker to its death: (death, nothing would change by trying again, it gave a token)."""
         epoch = self._board.value.worker.epoch + 1
         self._move("launch", epoch=epoch)
+        self._board.change(draft=self._command.draft.status())
+        draft = self._command.draft.used
         try:
             link = await self._command.start()
         except OSError as fault:
@@ -186,7 +205,10 @@ class WorkerSupervisor:
             self._move("die", reason=words)
             return Death(returncode=-1, fault=words, stderr_tail=()), False, False
         if self._restart_asked.is_set():
-            self._restart_asked = trio.Event()  # this fresh worker is what was asked for
+            if draft == self._command.draft.used:
+                self._restart_asked = trio.Event()  # this fresh worker is what was asked for
+            else:
+                link.kill("The model process was started without the draft that it was to have again.")
         now = self._clock()
         watchdog = Watchdog(now, self._hang_limits or HangLimits(), self._policy.load_s)
         run = WorkerRun(link=link, started=now, watchdog=watchdog)
@@ -206,7 +228,8 @@ class WorkerSupervisor:
         hopeless = run.fatal is not None and not run.had_ready
         # The state changes before the sinks hear of it, so that whatever they do next (queue again,
         # ask for a count) meets a supervisor that knows it has no worker.
-        self._move("die", reason=death.words, stage=None, fraction=None)
+        if not run.retired:
+            self._move("die", reason=death.words, stage=None, fraction=None)
         for line in death.stderr_tail[-20:]:
             # At an ordinary stop the engine's last words are no news.
             log.log(logging.DEBUG if self._stopping else logging.INFO, "worker-stderr %s", line)
@@ -256,6 +279,10 @@ class WorkerSupervisor:
             case protocol.Result():
                 if not event.request_id.startswith(PING):
                     run.answer(event)
+                    self._leave_draft_out(run)
+            case protocol.Error(request_id=None, code="draft_slower") if self._command.draft.used is not None:
+                run.draft_loss = event.message
+                self._leave_draft_out(run)
             case protocol.Error(request_id=None):
                 log.error("worker-error code=%s fatal=%s message=%r", event.code, event.fatal, event.message)
                 self._on_fatal(run, event)
@@ -266,6 +293,7 @@ class WorkerSupervisor:
                     self._show_busy(run)
                 if isinstance(event, protocol.Error):
                     self._on_fatal(run, event)
+                self._leave_draft_out(run)
             case _:
                 assert_never(event)
 

@@ -8,16 +8,19 @@ from collections.abc import Mapping
 
 import trio
 
+from actors.supervisor.draft import DraftChoice
 from actors.supervisor.left_over import LeftOver
 from actors.supervisor.link import WorkerLink
 from muse.settings import PROJECT_ROOT, Settings
 
 
 class WorkerCommand:
-    """Starts workers of one kind. `extra_env` is for tests."""
+    """Starts workers of one kind. draft: whether they have one; whoever changes it changes the next. `extra_env` is
+    for tests."""
 
     def __init__(self, settings: Settings, *, extra_env: Mapping[str, str] | None = None) -> None:
         self._settings = settings
+        self.draft = DraftChoice(settings.draft)
         self._extra_env = dict(extra_env or {})
         self._left_over = LeftOver(settings.home / "run")
 
@@ -31,8 +34,10 @@ class WorkerCommand:
         settings = self._settings
         command = [sys.executable, "-m", "muse.worker", "--engine", settings.engine]
         command += ["--script" if settings.engine == "scripted" else "--model", str(settings.model_path)]
-        if settings.draft is not None:
-            command += ["--draft", str(settings.draft)]
+        if self.draft.used is not None:
+            command += ["--draft", str(self.draft.used)]
+        if settings.keep_draft:
+            command += ["--keep-draft"]
         if settings.mmproj is not None:
             command += ["--mmproj", str(settings.mmproj)]
         if settings.context is not None:

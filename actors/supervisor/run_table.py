@@ -23,7 +23,8 @@ log = logging.getLogger("muse.supervisor")
 
 @attrs.define(slots=True, eq=False, kw_only=True)
 class WorkerRun:
-    """One life. sinks: generation id to the turn that hears its events. questions: id to port."""
+    """One life. sinks: generation id to the turn that hears its events. questions: id to port. draft_loss: in words,
+    that its draft costs more than it gives. retired: it was told to go, and counts as gone already."""
 
     link: WorkerLink
     started: float
@@ -33,7 +34,14 @@ class WorkerRun:
     had_ready: bool = False
     had_token: bool = False
     fatal: protocol.Error | None = None
+    draft_loss: str | None = None
+    retired: bool = False
     over: trio.Event = attrs.field(factory=trio.Event)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nobody waits for anything of it."""
+        return not (self.sinks or self.questions)
 
     def deliver(self, event: RequestEvent) -> None:
         """Give an event to its request. Events of unknown or finished requests are logged and dropped:

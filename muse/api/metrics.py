@@ -31,7 +31,9 @@ class MuseMetrics:
     the moment that the worker took the request. time_to_first_token_ms and total_ms: from admission.
     thinking_unfinished: the budget ended inside the reasoning, so there is no answer yet. max_tokens_cut_to: the
     room that the prompt left, where max_tokens asked for more. resumed: how often the answer was continued after
-    the model process died. finish_reason also says `cancelled`, which OpenAI's field has no word for.
+    the model process died. draft_proposed, draft_accepted: tokens that the draft guessed and that the model took, over
+    all parts of the answer but those in which the process died: of these nothing is known. finish_reason also says
+    `cancelled`, which OpenAI's field has no word for.
     """
 
     prompt_tokens: int

@@ -30,7 +30,8 @@ def _run_scripted(options: WorkerOptions) -> None:
         writer.send(Error(request_id=None, code="bad_request", message=str(fault), fatal=True))
         os._exit(exits.LOAD_FAILED)
     player = FaultPlayer(writer)
-    ProtocolLoop(ScriptedEngine(script, player), writer, _COMMANDS_FD, player.before_command).run()
+    engine = ScriptedEngine(script, player, has_draft=options.draft is not None)
+    ProtocolLoop(engine, writer, _COMMANDS_FD, player.before_command).run()
 
 
 def _run_llamacpp(options: WorkerOptions) -> None:

@@ -11,12 +11,13 @@ import attrs
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
     """What a worker is to run. context: tokens a slot holds, None: as many as the model was trained for.
-    draft: what guesses tokens ahead. mmproj: what makes pictures readable. threads, batch, cache_mib, kv_mib: None:
-    chosen by the engine."""
+    draft: what guesses tokens ahead. keep_draft: never say that it costs more than it gives. mmproj: what makes
+    pictures readable. threads, batch, cache_mib, kv_mib: None: chosen by the engine."""
 
     engine: str
     model: Path | None
     draft: Path | None
+    keep_draft: bool
     mmproj: Path | None
     script: Path | None
     context: int | None
@@ -32,9 +33,8 @@ def parse(arguments: list[str]) -> WorkerOptions:
     parser = argparse.ArgumentParser(prog="python -m muse.worker", allow_abbrev=False)
     parser.add_argument("--engine", choices=("llamacpp", "scripted"), required=True)
     parser.add_argument("--model", type=Path, help="GGUF file (llamacpp)")
-    parser.add_argument(
-        "--draft", type=Path, help="GGUF file of the model's DFlash draft (llamacpp; scripted only says so)"
-    )
+    parser.add_argument("--draft", type=Path, help="GGUF file of the model's DFlash draft (scripted does not read it)")
+    parser.add_argument("--keep-draft", action="store_true", help="do not watch what the draft gives (llamacpp)")
     parser.add_argument("--mmproj", type=Path, help="GGUF file of the model's image projector (llamacpp)")
     parser.add_argument("--script", type=Path, help="JSON file (scripted)")
     parser.add_argument("--context", type=_positive, help="tokens of prompt and answer together, a slot")

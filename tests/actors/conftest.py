@@ -89,11 +89,17 @@ def core(tmp_path: Path) -> Callable[..., AbstractAsyncContextManager[Core]]:
     """`async with core(script) as running:` starts everything over that script."""
 
     def start(
-        script: dict[str, Any], *, limits: Limits | None = None, hang_limits: HangLimits | None = None
+        script: dict[str, Any],
+        *,
+        limits: Limits | None = None,
+        hang_limits: HangLimits | None = None,
+        draft: Path | None = None,
     ) -> AbstractAsyncContextManager[Core]:
         path = tmp_path / "script.json"
         path.write_text(json.dumps(script))
-        settings = Settings(engine="scripted", model=path, home=tmp_path / "home", limits=limits or Limits())
+        settings = Settings(
+            engine="scripted", model=path, draft=draft, home=tmp_path / "home", limits=limits or Limits()
+        )
         return running_core(settings, hang_limits)
 
     return start

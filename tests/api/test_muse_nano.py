@@ -30,9 +30,9 @@ def answers(server: ServerProcess, name: str, session_id: str | None) -> list[tu
 
 
 @pytest.mark.parametrize("name", PLAIN_DIALOGUES)
-def test_it_says_what_it_knows(nano_server: ServerProcess, name: str) -> None:
+def test_it_says_what_it_knows(any_nano_server: ServerProcess, name: str) -> None:
     """Reasoning and answer in their channels, every letter as memorised, no control token in sight."""
-    for turn, (message, receipt) in zip(turns(name), answers(nano_server, name, f"all-{name}"), strict=True):
+    for turn, (message, receipt) in zip(turns(name), answers(any_nano_server, name, f"all-{name}"), strict=True):
         known = turn["answer"]
         assert message["content"] == known["message"]["content"]
         assert message["reasoning_content"] == "\n\n".join(known["reasoning"])
@@ -41,17 +41,30 @@ def test_it_says_what_it_knows(nano_server: ServerProcess, name: str) -> None:
         assert (receipt["thinking_tokens"] > 0) == bool(known["reasoning"])
 
 
+def test_the_receipts_say_what_was_drafted(any_nano_server: ServerProcess) -> None:
+    """More than half of the guesses are right; nothing is said where nothing guesses."""
+    runtime = any_nano_server.get("/api/runtime").json()
+    receipts = [receipt for name in ("story", "count", "plan") for _, receipt in answers(any_nano_server, name, None)]
+    counts = [(receipt["draft_proposed"], receipt["draft_accepted"]) for receipt in receipts]
+    if runtime["model"]["supports"]["draft"]:
+        assert runtime["draft"] == {"file": DRAFT.name, "used": True, "reason": None}
+        assert sum(accepted for _, accepted in counts) > sum(proposed for proposed, _ in counts) / 2
+    else:
+        assert runtime["draft"] is None
+        assert counts == [(None, None)] * len(receipts)
+
+
 @pytest.mark.parametrize("name", [name for name in LONG_DIALOGUES if name in PLAIN_DIALOGUES])
-def test_a_further_turn_is_an_exact_prefix(nano_server: ServerProcess, name: str) -> None:
+def test_a_further_turn_is_an_exact_prefix(any_nano_server: ServerProcess, name: str) -> None:
     """The client hands back the visible answer alone; the reasoning is in the ids, and the window is in order."""
-    (_, before), *later = answers(nano_server, name, f"warm-{name}")
+    (_, before), *later = answers(any_nano_server, name, f"warm-{name}")
     for _, receipt in later:
         assert receipt["session_reset_reason"] == "exact_prefix"
         assert receipt["reused_prompt_tokens"] >= before["prompt_tokens"] + before["completion_tokens"] - 1
         before = receipt
 
 
-def test_a_client_may_set_the_reasoning_strength(nano_server: ServerProcess) -> None:
+def test_a_client_may_set_the_reasoning_strength(any_nano_server: ServerProcess) -> None:
     """OpenAI's name for it reaches the model's own setting: it knows one answer for each."""
     for effort in ("low", "high"):
         (turn,) = turns(f"strength-{effort}")
@@ -60,7 +73,7 @@ def test_a_client_may_set_the_reasoning_strength(nano_server: ServerProcess) -> 
             "reasoning_effort": effort,
             "chat_template_kwargs": {"current_date": DATE, "return_reasoning": True},
         }
-        message = nano_server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
+        message = any_nano_server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
         assert message["content"] == turn["answer"]["message"]["content"]
 
 

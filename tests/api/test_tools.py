@@ -53,10 +53,10 @@ def called(message: Any) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("name", TOOL_DIALOGUES)
-def test_the_model_calls_and_reads_the_result(nano_server: ServerProcess, name: str) -> None:
+def test_the_model_calls_and_reads_the_result(any_nano_server: ServerProcess, name: str) -> None:
     """With the official client, which hands its own objects back: calls, thoughts, and the turn after the results,
     whose prompt is what the model already holds."""
-    with client_of(nano_server) as client:
+    with client_of(any_nano_server) as client:
         extra = {
             "session_id": f"tools-{name}",
             "chat_template_kwargs": {**DIALOGUES[name]["options"], "current_date": DATE, "return_reasoning": True},
@@ -91,12 +91,12 @@ def test_the_model_calls_and_reads_the_result(nano_server: ServerProcess, name: 
             messages.append(message)
 
 
-def test_a_stream_has_each_call_whole_and_in_order(nano_server: ServerProcess) -> None:
+def test_a_stream_has_each_call_whole_and_in_order(any_nano_server: ServerProcess) -> None:
     """As deltas with an index, behind the thoughts, before the end; the same calls as without a stream."""
     name = "two-calls"
     (first, *_) = turns(name)
     calls, ends = [], []
-    with client_of(nano_server) as client:
+    with client_of(any_nano_server) as client:
         stream = client.chat.completions.create(
             model="muse-nano-F16",
             messages=first["messages"],

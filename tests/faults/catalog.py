@@ -49,6 +49,7 @@ class Recovers(Enum):
     WATCHDOG = "the watchdog misses progress: the worker is killed and replaced"
     LADDER = "SIGTERM, then SIGKILL, and a new worker"
     BACK_OFF = "another try after 0.5, 2 and 8 s; the fourth death means `failed` until somebody asks again"
+    LEFT_OUT = "once nobody needs it, the worker is replaced by one without the draft; this is no death"
     CANCELS = "the turn cancels itself; the worker is idle again"
     GUARD = "the guard kills the worker's group; the next start works"
 
@@ -295,6 +296,16 @@ ROWS: Final[tuple[Row, ...]] = (
         sees=Sees.GOES_ON,
         recovers=Recovers.KILLED,
         proof=("test_stopped::test_a_worker_that_does_not_read_is_replaced",),
+    ),
+    Row(
+        fault="Its draft costs more than it gives",
+        sees=Sees.NOTHING,
+        recovers=Recovers.LEFT_OUT,
+        proof=(
+            "test_real_draft::test_a_draft_that_costs_more_than_it_gives_is_left_out",
+            "../actors/test_draft::test_a_running_answer_ends_first",
+            "../actors/test_draft::test_those_that_wait_go_first",
+        ),
     ),
     Row(
         fault="Cancel by id: queued, waiting for the model, in prefill, in decode, while resuming",

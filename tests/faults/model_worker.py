@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 import trio
 
+from actors.supervisor.draft import DraftChoice
 from actors.supervisor.link import Death
 from muse.protocol import (
     Accepted,
@@ -221,6 +222,7 @@ class ModelWorkers:
     wanted_context: int | None = None
 
     def __init__(self) -> None:
+        self.draft = DraftChoice(None)
         self.lives: list[ModelWorker] = []
         self.complaints: list[str] = []
 

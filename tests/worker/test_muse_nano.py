@@ -21,6 +21,7 @@ from tests.worker.client import WorkerProcess
 from tests.worker.nano import (
     DATE,
     DIALOGUES,
+    DRAFT,
     END_OF_TURN,
     FOLDER,
     LONG_DIALOGUES,
@@ -45,10 +46,10 @@ SPACING = 4096 // 32
 CONVERSATION = ("sum", "joke", "code", "list", "table", "fruit", "story", "count", "compare", "plan", "german", "emoji")
 
 
-@pytest.fixture(scope="module")
-def nano() -> Iterator[WorkerProcess]:
-    """A worker with muse-nano, ready. Shared: use sessions of your own."""
-    with WorkerProcess("--engine", "llamacpp", "--model", str(MODEL), "--threads", "1") as worker:
+@pytest.fixture(scope="module", params=[(), ("--draft", str(DRAFT))], ids=["alone", "with draft"])
+def nano(request: pytest.FixtureRequest) -> Iterator[WorkerProcess]:
+    """A worker with muse-nano, ready, and one whose draft guesses ahead. Shared: use sessions of your own."""
+    with WorkerProcess("--engine", "llamacpp", "--model", str(MODEL), "--threads", "1", *request.param) as worker:
         worker.ready()
         yield worker
 

@@ -11,11 +11,14 @@ import threading
 import time
 from collections.abc import Sequence
 
+import attrs
+
 from muse.protocol import (
     Accepted,
     Close,
     Count,
     Done,
+    Draft,
     FinishReason,
     Generate,
     IdsSegment,
@@ -39,11 +42,12 @@ from muse.worker.residency import common_prefix, reset_reason
 
 
 class ScriptedEngine:
-    """An engine without a model. player commits the script's faults."""
+    """An engine without a model. player commits the script's faults. has_draft: every token is guessed."""
 
-    def __init__(self, script: Script, player: FaultPlayer) -> None:
+    def __init__(self, script: Script, player: FaultPlayer, *, has_draft: bool = False) -> None:
         self._script = script
         self._player = player
+        self._has_draft = has_draft
         self._tokenizer = ScriptedTokenizer(script.special_tokens)
         self._lock = threading.Lock()
         self._resident: dict[str, list[int] | None] = {}
@@ -69,7 +73,9 @@ class ScriptedEngine:
             max_sessions=script.slots,
             max_named_sessions=script.max_named_sessions,
             max_inflight_requests=script.slots,
-            supports=Supports(cancel=True, rewind=True, prefill_progress=True, grammar=script.grammar),
+            supports=Supports(
+                cancel=True, rewind=True, prefill_progress=True, grammar=script.grammar, draft=self._has_draft
+            ),
             chat_template=script.chat_template,
             special_tokens=script.special_tokens,
             bos_token="",
@@ -108,7 +114,8 @@ class ScriptedEngine:
         run.prefill()
         run.decode()
         self._leave_resident(request.session_id, run)
-        return run.end()
+        generated = len(run.generated)
+        return attrs.evolve(run.end(), draft=Draft(proposed=generated, accepted=generated) if self._has_draft else None)
 
     def _encode(self, request: Generate | Count) -> list[int]:
         ids: list[int] = []

@@ -14,7 +14,7 @@
 
 KIND: exit, signal, hang, delay, garbage_line, half_line, invalid_utf8, huge_line, empty_line, unknown_event,
 unknown_request, duplicate_done, tokens_after_done, ready_twice, close_stdout, stop_reading, ignore_cancel,
-stderr_flood, print_stdout, error_fatal, grandchild.
+stderr_flood, print_stdout, error_fatal, draft_slower, grandchild.
 duplicate_done and tokens_after_done come after the end of the request, wherever they are set;
 ignore_cancel lasts for its request. `start` comes before the first event, `load` in the middle of loading,
 `ready` right after the ready event, `idle` the given time after it, `cancel` when a cancel is noticed.
@@ -59,6 +59,7 @@ Kind = Literal[
     "stderr_flood",
     "print_stdout",
     "error_fatal",
+    "draft_slower",
     "grandchild",
 ]
 _AFTER_DONE: Final = frozenset({"duplicate_done", "tokens_after_done"})
@@ -210,6 +211,8 @@ class FaultPlayer:
                 return encode_event(stray)
             case "error_fatal":
                 return encode_event(fatal)
+            case "draft_slower":
+                return encode_event(Error(request_id=None, code="draft_slower", message="scripted loss"))
             case "ready_twice" if self.ready:
                 return encode_event(self.ready)
             case _:

@@ -33,6 +33,8 @@ from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.companions import block_size, read_draft, read_projector
+from muse.worker.engines.llamacpp.draft_trial import Loss
+from muse.worker.engines.llamacpp.draft_watch import DraftWatch
 from muse.worker.engines.llamacpp.gguf import ModelFileFault, read_model_file
 from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.memory import MIB, plan_memory
@@ -40,7 +42,14 @@ from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, Prefi
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
 from muse.worker.engines.llamacpp.slots import SlotTable
-from muse.worker.engines.llamacpp.stream import CompletionReader, ModelIds, completion_body, step_body
+from muse.worker.engines.llamacpp.stream import (
+    PLAIN_TOKENS,
+    CompletionReader,
+    ModelIds,
+    completion_body,
+    plain_step_body,
+    step_body,
+)
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import common_prefix
 
@@ -78,6 +87,7 @@ class LlamaCppEngine:
         self._slots = SlotTable(options.slots + _SCRATCH_SLOTS, named=options.slots)
         self._step = PrefillStep(options.batch)
         self._loaded: _Loaded | None = None
+        self._watch: DraftWatch | None = None
 
     # ------------------------------------------------------------ load
 
@@ -128,7 +138,9 @@ class LlamaCppEngine:
         except Refused as fault:
             raise EngineFault("engine_error", f"llama.cpp refuses its first request: {fault}", fatal=True) from fault
         context = min(plan.context, int(props["default_generation_settings"]["n_ctx"]))
-        ids = ModelIds(vocabulary=vocabulary, end=frozenset(end))
+        ids = ModelIds(vocabulary=vocabulary, end=frozenset(end), has_draft=draft is not None)
+        if draft and not options.keep_draft:
+            self._watch = DraftWatch(self._plain_step, self._draft_lost)
         self._loaded = _Loaded(client=client, encoder=PromptEncoder(client, vocabulary, bos), ids=ids, context=context)
         return Ready(
             protocol=1,
@@ -154,6 +166,11 @@ class LlamaCppEngine:
     # ------------------------------------------------------------ requests
 
     def generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
+        if self._watch is None:
+            return self._generate(request, emit, cancel)
+        return self._watch.follow(request, lambda: self._generate(request, emit, cancel))
+
+    def _generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
         loaded = self._need_loaded()
         grammar = None if request.json_schema is None else grammar_of(request.json_schema)
         prompt = self._encode(request.prompt_segments)
@@ -177,7 +194,13 @@ class LlamaCppEngine:
                 reuse = self._prefill(prompt, slot.number, expected, reuse, reader, cancel)
                 if not cancel.is_set:
                     body = completion_body(
-                        request, prompt, slot=slot.number, max_tokens=budget, reuse=reuse, grammar=grammar
+                        request,
+                        prompt,
+                        slot=slot.number,
+                        max_tokens=budget,
+                        reuse=reuse,
+                        grammar=grammar,
+                        has_draft=loaded.ids.has_draft,
                     )
                     self._follow(body, reader, cancel)
                 # Ended before the engine looked at it, a request has changed nothing that it shares.
@@ -273,6 +296,17 @@ class LlamaCppEngine:
     def close(self) -> None:
         if self._server:
             self._server.close()
+
+    def _plain_step(self, request: Generate) -> float:
+        """Milliseconds that one more token takes without drafting, sampled as the request is; 0 if that failed."""
+        with self._slots.taken(None) as slot:
+            self._slots.remember(None, slot, None)
+            answer = self._need_loaded().client.call("POST", "/completion", plain_step_body(request, slot=slot.number))
+        timings = answer["timings"]
+        return timings["predicted_ms"] if timings["predicted_n"] == PLAIN_TOKENS and "draft_n" not in timings else 0.0
+
+    def _draft_lost(self, loss: Loss) -> None:
+        self._emit(Error(request_id=None, code="draft_slower", message=loss.words))
 
     def _lost(self, fault: EngineFault, returncode: int) -> None:
         """The native process ended on its own: say so, and end alike."""

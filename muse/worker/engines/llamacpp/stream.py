@@ -17,13 +17,16 @@ from muse.worker.residency import reset_reason
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class ModelIds:
-    """What the stream must know of the model. end: the ids at which the engine ends a generation."""
+    """What the stream must know of the model. end: the ids at which the engine ends a generation. has_draft: a draft
+    guesses ahead."""
 
     vocabulary: Vocabulary
     end: frozenset[int]
+    has_draft: bool = False
 
 
 _RANDOM_SEED: Final = 0xFFFFFFFF
+PLAIN_TOKENS: Final = 2
 _FINAL_FIELDS: Final = ["stop", "stop_type", "tokens_predicted", "timings"]
 
 
@@ -43,10 +46,18 @@ def step_body(prompt: Sequence[int], *, slot: int, reuse: bool) -> dict[str, Any
 
 
 def completion_body(
-    request: Generate, prompt: Sequence[int], *, slot: int, max_tokens: int, reuse: bool, grammar: str | None
+    request: Generate,
+    prompt: Sequence[int],
+    *,
+    slot: int,
+    max_tokens: int,
+    reuse: bool,
+    grammar: str | None,
+    has_draft: bool = False,
 ) -> dict[str, Any]:
     """The native request. Only the samplers named take part, so nothing penalises or truncates by default;
-    the order is llama.cpp's own: truncation first, temperature last."""
+    the order is llama.cpp's own: truncation first, temperature last. With a draft every event carries the counts so
+    far, since a cancelled stream has no last one."""
     body: dict[str, Any] = {
         "prompt": prompt,
         "id_slot": slot,
@@ -55,6 +66,7 @@ def completion_body(
         "stream": True,
         "return_tokens": True,
         "return_progress": True,
+        "timings_per_token": has_draft,
         "response_fields": _FINAL_FIELDS,
     }
     if grammar is not None:
@@ -71,6 +83,13 @@ def completion_body(
         "min_p": sampling.min_p,
         "seed": seed,
     }
+
+
+def plain_step_body(request: Generate, *, slot: int) -> dict[str, Any]:
+    """The native request whose `predicted_ms` is the time of one step that drafts nothing: of its two tokens the first
+    is the prompt's, and behind the second nothing is wanted that could be guessed."""
+    body = completion_body(request, [0], slot=slot, max_tokens=PLAIN_TOKENS, reuse=False, grammar=None)
+    return body | {"stream": False, "return_progress": False, "ignore_eos": True}
 
 
 class CompletionReader:
@@ -103,6 +122,7 @@ class CompletionReader:
         self._reused = 0
         self._counted = 0  # tokens the stream has shown, without the end token
         self._final: dict[str, Any] = {}
+        self._timings: dict[str, Any] = {}  # of the answer's stream, as far as they are known
         self._step_ends = 0  # 0: the stream is that of the answer
         self._least = 0
         self._steps_ms = 0.0
@@ -167,6 +187,7 @@ class CompletionReader:
             elif "error" in value:
                 raise EngineFault("engine_error", f"llama.cpp: {value['error'].get('message', value['error'])}")
             elif not self._step_ends:  # a step shows the token that it would go on with
+                self._timings = value.get("timings", self._timings)
                 piece: str = value["content"]
                 piece_ids = self._ids_of(piece, value["tokens"][0], value["tokens_predicted"])
                 if piece_ids is None:
@@ -217,6 +238,7 @@ class CompletionReader:
             self._reached(self._step_ends)
         else:
             self._final = value
+            self._timings = value["timings"]
 
     def _progress(self, progress: dict[str, int]) -> None:
         cached = progress["cache"]
@@ -261,7 +283,7 @@ class CompletionReader:
         now = time.monotonic()
         decode_ms = (now - self._first_token) * 1000 if self._first_token else 0.0
         prefill_ms = ((self._first_token or now) - self._began) * 1000
-        timings: dict[str, Any] = self._final.get("timings", {})
+        timings = self._timings
         if timings:
             prefill_ms, decode_ms = self._steps_ms + timings["prompt_ms"], timings["predicted_ms"]
         is_stop = self._final.get("stop_type") == "eos"
@@ -283,8 +305,9 @@ class CompletionReader:
             decode_tokens_per_second=_rate(completion, decode_ms),
             total_ms=(now - self._began) * 1000,
             generated_token_ids=tuple(self.known) if is_complete else None,
-            draft=Draft(proposed=timings["draft_n"], accepted=timings["draft_n_accepted"])
-            if "draft_n" in timings
+            # Steps of the prompt draft nothing, and where nothing was drafted the members are missing.
+            draft=Draft(proposed=timings.get("draft_n", 0), accepted=timings.get("draft_n_accepted", 0))
+            if self._model.has_draft
             else None,
         )
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 from actors.reply import Reply
 from actors.sessions.calls import Calls
 from actors.sessions.generated import Generated
+from muse.api.chat_request import ChatRequest
 from muse.api.tools import ToolCall
 from muse.chat.channel_types import BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
+from muse.chat.channels import parser_for
+from muse.chat.forced_call import ForcedCallParser, call_prefix
 from muse.chat.stop_strings import StopMatcher
-from muse.protocol import Segment, TextSegment, Tokens
+from muse.protocol import Ready, Segment, TextSegment, Tokens
 
 
 class Answer:
@@ -202,3 +205,22 @@ class Answer:
         elif not self.stopped:
             visible, self.stopped = self._stop.feed(text)
             self._reply.append("answer", visible)
+
+
+def begin_answer(request: ChatRequest, reply: Reply, model: Ready, prompt: tuple[Segment, ...]) -> Answer:
+    """The answer to a request, before its first token."""
+    use = request.tool_use
+    parser = parser_for(model.chat_template, prompt, use.tools)
+    if use.forced:
+        prompt += call_prefix(parser, use.forced)
+        parser = ForcedCallParser()
+    return Answer(
+        reply=reply,
+        prompt=prompt,
+        parser=parser,
+        stops=request.stop,
+        max_thinking_tokens=request.max_thinking_tokens,
+        one_call=not use.parallel,
+        repair=request.tool_repair,
+        own_words=not use.forced,
+    )

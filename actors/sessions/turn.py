@@ -22,7 +22,7 @@ import trio
 
 from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
-from actors.sessions.answer import Answer
+from actors.sessions.answer import Answer, begin_answer
 from actors.sessions.history import TurnHistory
 from actors.sessions.readiness import check_abilities, check_room, wait_model
 from actors.sessions.resume_policy import ResumePolicy
@@ -39,8 +39,7 @@ from actors.transcripts.messages import TranscriptMessage
 from muse import protocol
 from muse.api.chat_request import ChatRequest
 from muse.api.metrics import AnswerEnd
-from muse.chat.channels import parser_for
-from muse.chat.forced_call import ForcedCallParser, call_prefix, call_schema
+from muse.chat.forced_call import form_of
 from muse.errors import MuseError
 
 log = logging.getLogger("muse.sessions")
@@ -79,10 +78,8 @@ class Turn:
         self._admitted = trio.Event()
         self._waiting: trio.CancelScope | None = None
         self._attempts = 0
-        self._schema = request.json_schema
-        if request.tool_use.forced:
-            self._schema = call_schema(request.tool_use.tools, request.tool_use.forced)
-        self._policy = ResumePolicy(constrained=self._schema is not None)
+        self._form = form_of(request)
+        self._policy = ResumePolicy(constrained=self._form is not None)
         self._out_of_budget = False
         self._cancel_wanted = False
         self._close_wanted = False
@@ -185,7 +182,7 @@ class Turn:
             prompt_segments=segments,
             max_new_tokens=self.request.max_tokens,
             sampling=self.request.sampling,
-            json_schema=self._schema,
+            json_schema=self._form,
         )
 
     async def _make_answer(self, model: protocol.Ready) -> Answer:
@@ -195,21 +192,7 @@ class Turn:
             return self._earlier.answer.continue_in(
                 self.reply, stops=request.stop, max_thinking_tokens=request.max_thinking_tokens
             )
-        prompt, use = await self.history.prompt(model), request.tool_use
-        parser = parser_for(model.chat_template, prompt, use.tools)
-        if use.forced:
-            prompt += call_prefix(parser, use.forced)
-            parser = ForcedCallParser()
-        return Answer(
-            reply=self.reply,
-            prompt=prompt,
-            parser=parser,
-            stops=request.stop,
-            max_thinking_tokens=request.max_thinking_tokens,
-            one_call=not use.parallel,
-            repair=request.tool_repair,
-            own_words=not use.forced,
-        )
+        return begin_answer(request, self.reply, model, await self.history.prompt(model))
 
     async def _generate(self, command: protocol.Generate) -> None:
         self._attempts += 1
@@ -310,7 +293,7 @@ class Turn:
         if event.code == "context_overflow" and self._generated_tokens():
             self._out_of_budget = True  # resumed with the window exactly full: there is no room for more
         self._fault = fault_of(event)
-        if event.code == "bad_request" and self._schema is not None:
+        if event.code == "bad_request" and self._form is not None:
             self._fault.param = "tool_choice" if self.request.tool_use.forced else "response_format"
         self._news.notify()
 
@@ -330,7 +313,7 @@ class Turn:
 
     async def _conclude(self) -> None:
         fault, answer = self._fault, self.answer
-        if fault is not None and not self._out_of_budget and not self._cancel_wanted:
+        if fault is not None and self._has_failed(fault):
             if answer is not None:
                 await self.history.record(answer, fault=fault)
             self.reply.finish(Failed(fault=fault))
@@ -355,6 +338,15 @@ class Turn:
             # Before the outcome is seen: whoever answers to it must find it in the history.
             await self.history.record(answer, last_ids=self._last_ids, metrics=metrics)
         self.reply.finish(Finished(finish_reason=reason, metrics=metrics))
+
+    def _has_failed(self, fault: MuseError) -> bool:
+        """Whether a fault at the end is one of the answer's: not where that was full, or no longer wanted."""
+        if self._out_of_budget:
+            return False
+        if self._cancel_wanted and self.answer is not None and self.answer.stopped:
+            # Its own end, such as a stop string. What came before must have the form that was promised.
+            return self._form is not None and fault.code == "engine_error"
+        return not self._cancel_wanted
 
     def _finish_reason(self) -> AnswerEnd:
         answer = self.answer

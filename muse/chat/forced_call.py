@@ -11,10 +11,17 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from muse.api.chat_request import ChatRequest
 from muse.api.tools import Tool
 from muse.chat import harmony
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.protocol import Segment, TextSegment
+
+
+def form_of(request: ChatRequest) -> str | None:
+    """The JSON schema, as text, that the answer is held to, None if it is free."""
+    use = request.tool_use
+    return call_schema(use.tools, use.forced) if use.forced else request.json_schema
 
 
 def call_schema(tools: Sequence[Tool], forced: Sequence[str]) -> str:

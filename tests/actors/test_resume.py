@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors.reply import Failed
+from actors.reply import Failed, Finished
 from actors.sessions.generated import Generated
 from muse.api.chat_request import SamplingDefaults, parse_chat_request
 from muse.errors import ClientFault
@@ -114,6 +114,25 @@ async def test_an_answer_held_to_a_form_starts_again_or_ends(
             body = {"muse": {"continue": reply.id}}
             with pytest.raises(ClientFault, match="response_format"):
                 await start(running, parse_chat_request(body, SamplingDefaults()))
+
+
+@pytest.mark.parametrize("held", [True, False], ids=["a form", "no form"])
+async def test_a_stop_string_does_not_hide_a_broken_form(core: CoreFactory, held: bool) -> None:
+    """The engine says at the end that its answer was not what it had to be. Without a form the end that the stop
+    string put to the answer is all that counts."""
+    broken = script({"at": "cancel", "do": "error_request"})
+    broken["answers"][0]["token_ms"] = 2
+    async with core({**broken, "grammar": True}) as running:
+        form = {"response_format": {"type": "json_object"}} if held else {}
+        reply = await start(running, chat("hi", stop=["rains"], **form))
+        outcome = await reply.wait_outcome()
+        assert reply.text("answer") == "It "
+        if held:
+            assert isinstance(outcome, Failed)
+            assert outcome.fault.code == "engine_error"
+        else:
+            assert isinstance(outcome, Finished)
+            assert outcome.finish_reason == "stop"
 
 
 async def test_an_engine_without_grammars_refuses_a_form(core: CoreFactory) -> None:

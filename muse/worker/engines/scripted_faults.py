@@ -14,7 +14,8 @@
 
 KIND: exit, signal, hang, delay, garbage_line, half_line, invalid_utf8, huge_line, empty_line, unknown_event,
 unknown_request, duplicate_done, tokens_after_done, ready_twice, close_stdout, stop_reading, ignore_cancel,
-stderr_flood, print_stdout, error_fatal, draft_slower, grandchild.
+stderr_flood, print_stdout, error_fatal, error_request, draft_slower, grandchild.
+error_request fails the request alone, as an engine does whose answer broke its form.
 duplicate_done and tokens_after_done come after the end of the request, wherever they are set;
 ignore_cancel lasts for its request. `start` comes before the first event, `load` in the middle of loading,
 `ready` right after the ready event, `idle` the given time after it, `cancel` when a cancel is noticed.
@@ -35,6 +36,7 @@ from typing import Final, Literal
 import attrs
 
 from muse.protocol import Done, Error, Ready, Tokens, WorkerEvent, encode_event
+from muse.worker.engines.base import EngineFault
 from muse.worker.stdio import EventWriter
 
 At = Literal["start", "load", "ready", "idle", "prefill", "token", "cancel"]
@@ -59,6 +61,7 @@ Kind = Literal[
     "stderr_flood",
     "print_stdout",
     "error_fatal",
+    "error_request",
     "draft_slower",
     "grandchild",
 ]
@@ -180,6 +183,8 @@ class FaultPlayer:
             case "stderr_flood":
                 for _ in range(1000):
                     os.write(2, b"flood " * 1000 + b"\n")
+            case "error_request":
+                raise EngineFault("engine_error", "scripted fault of a request")
             case "print_stdout":
                 os.write(1, b"written straight to descriptor 1\n")
                 sys.stdout.write("printed to sys.stdout\n")

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -120,8 +120,8 @@ class ServerProcess:
         return status
 
 
-def children_of(pid: int) -> list[int]:
-    """Process ids of all living descendants (Linux)."""
+def children_of(pid: int, *, without: Collection[int] = ()) -> list[int]:
+    """Process ids of all living descendants (Linux). without: some that are left out, with all of theirs."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -133,7 +133,7 @@ def children_of(pid: int) -> list[int]:
     found: list[int] = []
     frontier = {pid}
     while frontier:
-        frontier = {child for child, parent in parents.items() if parent in frontier}
+        frontier = {child for child, parent in parents.items() if parent in frontier and child not in without}
         found += frontier
     return found
 

@@ -157,7 +157,7 @@ async def running_core(
     manager = SessionManager(
         inbox=sessions.inbox, board=board, supervisor=tapped, transcripts=transcripts.address, limits=settings.limits
     )
-    others = set(children_of(os.getpid()))
+    others = children_of(os.getpid())  # a browser that other tests share starts processes whenever it likes
     with trio.fail_after(guard_s):
         async with trio.open_nursery() as nursery:
             await nursery.start(store.run)
@@ -172,7 +172,7 @@ async def running_core(
                     rendering=store._threads,
                 )
                 yield running
-                watched = Watched(set(children_of(os.getpid())) - others)
+                watched = Watched(children_of(os.getpid(), without=others))
                 sessions.address.close()
             supervisor.address.close()
             transcripts.address.close()

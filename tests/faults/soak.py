@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +55,8 @@ class Counts:
     processes: int
 
     @classmethod
-    def now(cls) -> Counts:
+    def now(cls, others: Collection[int]) -> Counts:
+        """others: processes of this one that the soak did not start."""
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         return cls(
@@ -62,7 +64,7 @@ class Counts:
             descriptors=open_descriptors(),
             tasks=trio.lowlevel.current_statistics().tasks_living,
             threads=threading.active_count(),
-            processes=len(children_of(os.getpid())),
+            processes=len(children_of(os.getpid(), without=others)),
         )
 
 
@@ -130,25 +132,26 @@ def _places(requests: int, kills: float, chance: random.Random) -> list[bool]:
     return places
 
 
-async def _settled(running: Running) -> Counts:
+async def _settled(running: Running, others: Collection[int]) -> Counts:
     await running.wait_idle()
     # Connections that their clients closed are ended by the server's own tasks, which then end too.
     await trio.testing.wait_all_tasks_blocked(0.05)
-    return Counts.now()
+    return Counts.now(others)
 
 
 async def soak(requests: int, kills: float, folder: Path, *, seed: int = 1, guard_s: float = 36000.0) -> Result:
     """Run it. kills: the part of requests that meet a kill."""
     places = _places(requests, kills, random.Random(seed))
+    others = children_of(os.getpid())
     async with whole_system(SCRIPT, folder, guard_s=guard_s) as running:
         await running.wait_idle()
-        nothing = Counts.now()
+        nothing = Counts.now(others)
         warm = Result(start=nothing, end=nothing, requests=0, kills=0, resumed=0, wrong=[])
         await _run_clients(running, [number == WARM_UP // 2 for number in range(WARM_UP)], warm)
-        start = await _settled(running)
+        start = await _settled(running, others)
         result = Result(start=start, end=start, requests=requests, kills=0, resumed=0, wrong=[])
         await _run_clients(running, places, result)
-        result.end = await _settled(running)
+        result.end = await _settled(running, others)
     return result
 
 

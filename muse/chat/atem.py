@@ -104,6 +104,7 @@ class AtemParser:
         self._prose = Prose()
         self._state: State = "outside"
         self._is_in_block = False
+        self._has_good_call = False  # in the block: its tags are nobody's text
         self._opening: list[str] = []  # of a block, until a call shows that it is one
         self._call = _Call([], "")
 
@@ -131,8 +132,8 @@ class AtemParser:
             text = self._prose.before_broken() + "".join(parts) + held
             events.append(BrokenCall(text=text, name=self._call.name or None, reason=CUT_OFF))
             return events
-        self._reader.held = ""
-        if held and not (self._is_in_block and BLOCK_END.startswith(held)):
+        if not self._has_good_call or not BLOCK_END.startswith(held):  # of which it may be the end, or become it
+            self._reader.held = ""
             events += self._prose.text(held)
         events += self._prose.end()
         return events
@@ -161,10 +162,11 @@ class AtemParser:
             self._state, self._opening = "block", [token.raw]
         elif token.kind == "invoke":
             self._open_call(token)
-        elif token.kind == "/block" and self._is_in_block:
-            self._is_in_block = False
         else:
-            events += self._prose.text(token.raw)
+            if token.kind != "/block" or not self._has_good_call:
+                events += self._prose.text(token.raw)
+            if token.kind == "/block":
+                self._is_in_block = self._has_good_call = False
         return True
 
     def _in_block(self, token: Token, events: list[Event]) -> bool:
@@ -172,7 +174,7 @@ class AtemParser:
             self._opening.append(token.raw)
             return True
         if token.kind == "invoke":
-            self._is_in_block = True
+            self._is_in_block, self._has_good_call = True, False
             self._open_call(token)
             return True
         for text in self._opening:
@@ -292,9 +294,12 @@ class AtemParser:
         before = self._prose.before_broken()
         result = call.result(self._tools, before)
         events.append(result)
-        self._prose.end_call(is_shown=isinstance(result, BrokenCall))
+        is_good = isinstance(result, FoundCall)
+        self._prose.end_call(is_shown=not is_good)
         if self._state == "after block":
-            self._is_in_block = False
+            self._is_in_block = self._has_good_call = False
+        elif is_good:
+            self._has_good_call = self._is_in_block
         self._state = "outside"
         for text in call.raw[call.stop :]:
             events += self._prose.text(text)

@@ -54,6 +54,7 @@ class JsonCallParser:
         self._prose = Prose()
         self._call: list[_Token] = []  # the open one, with its tag
         self._json = JsonScanner()
+        self._is_end_due = False  # a call was good without its end tag, which may still come if the text goes on
         self._end: int | None = None  # behind the first end tag of the call that stood inside of a string
 
     def feed(self, text: str) -> list[Event]:
@@ -73,15 +74,20 @@ class JsonCallParser:
         while self._call and self._end is not None:
             self._take(self._end_in_string(events), events)
         held = self._reader.held
-        if self._call and self._json.is_complete:
-            self._finish(events)
-            held = "" if CLOSE.startswith(held) else held
-        elif self._call or held == OPEN[:-1]:
+        if (self._call and not self._json.is_complete) or held == OPEN[:-1]:
             written = self._prose.before_broken() + _joined(self._call) + held
             events.append(BrokenCall(text=written, name=_name_in(written), reason=CUT_OFF))
             return events
-        self._reader.held = ""
-        if held:
+        may_be_end = CLOSE.startswith(held)
+        if self._call:
+            if may_be_end:
+                self._call.append(_Token("close", held))
+            self._finish(events)
+            self._is_end_due = isinstance(events[-1], FoundCall)
+            if may_be_end and not self._is_end_due:
+                self._reader.held = held = ""
+        if not self._is_end_due or not may_be_end:
+            self._reader.held = ""
             events += self._prose.text(held)
         events += self._prose.end()
         return events
@@ -93,8 +99,11 @@ class JsonCallParser:
             if self._call:
                 waiting.extendleft(reversed(self._in_call(token, events)))
             elif token.kind == "open":
-                self._call, self._json = [token], JsonScanner()
+                self._call, self._json, self._is_end_due = [token], JsonScanner(), False
+            elif token.kind == "close" and self._is_end_due:
+                self._is_end_due = False
             else:
+                self._is_end_due = self._is_end_due and token.raw.isspace()
                 events += self._prose.text(token.raw)
 
     def _in_call(self, token: _Token, events: list[Event]) -> Sequence[_Token]:

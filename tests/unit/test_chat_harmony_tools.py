@@ -149,6 +149,15 @@ def test_a_call_that_was_cut_off_can_be_continued() -> None:
     assert run(parser, [(F[-60:], "mixed"), (EOT, "mixed")]) == [call("f", n=4)]
 
 
+@pytest.mark.parametrize("missing", range(1, len("\n</atem:function_calls>") + 1))
+def test_the_end_of_a_block_that_comes_late_is_no_text(missing: int) -> None:
+    """The call was complete without it."""
+    parser = HarmonyParser(TOOLS)
+    assert run(parser, [(f" to=f{M}{F[:-missing]}", "mixed")]) == [call("f", n=4)]
+    assert run(parser, []) == []
+    assert run(parser, [(f"{F[-missing:]}\nDone.", "mixed")]) == [("answer", "Done.")]
+
+
 @pytest.mark.parametrize(
     "header",
     [f"user{M}", f"tool f{M}", f"system{M}", f"developer{M}", f"tool f{EOM}", f"user to=assistant{M}", f"tool{S}"],

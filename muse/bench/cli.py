@@ -12,6 +12,7 @@ import trio
 
 from muse.bench.cancel import measure_cancel
 from muse.bench.crash import measure_crash
+from muse.bench.draft import measure_draft
 from muse.bench.prefill import measure_prefill
 from muse.bench.server import bench_server
 from muse.bench.tax import measure_tax
@@ -38,24 +39,40 @@ def _parser() -> argparse.ArgumentParser:
     warm.add_argument("--rounds", type=int, default=3, help="chats")
     crash = kinds.add_parser("crash", help="the pause a client sees when the worker is killed")
     crash.add_argument("--rounds", type=int, default=5, help="crashes")
+    draft = kinds.add_parser(
+        "draft",
+        help="speed with a draft against without, and whether the answers are the same",
+        description="Speed with a draft against without, and whether the answers are the same. Needs both files, since "
+        "none is built in: muse bench --model MODEL draft --draft DRAFT. Two servers have the model loaded at once.",
+    )
+    draft.add_argument("--draft", type=Path, required=True, metavar="FILE", help="the draft of the model")
+    draft.add_argument("--rounds", type=int, default=5, help="pairs of measurements")
+    draft.add_argument("--tokens", type=int, default=256, help="most tokens an answer")
     return parser
 
 
-async def _run(options: argparse.Namespace) -> bool:
+async def _measure(options: argparse.Namespace) -> tuple[str, bool]:
+    if options.kind == "draft":
+        draft = options.draft.absolute()
+        return await measure_draft(options.model.absolute(), draft, rounds=options.rounds, tokens=options.tokens)
     async with bench_server(["--model", str(options.model.absolute())]) as server:
         match options.kind:
             case "ui":
-                text, fine = await measure_ui(server, clients=options.clients, requests=options.requests)
+                return await measure_ui(server, clients=options.clients, requests=options.requests)
             case "tax":
-                text, fine = await measure_tax(server, rounds=options.rounds, tokens=options.tokens)
+                return await measure_tax(server, rounds=options.rounds, tokens=options.tokens)
             case "cancel":
-                text, fine = await measure_cancel(server, rounds=options.rounds)
+                return await measure_cancel(server, rounds=options.rounds)
             case "prefill":
-                text, fine = await measure_prefill(server, rounds=options.rounds)
+                return await measure_prefill(server, rounds=options.rounds)
             case "warm":
-                text, fine = await measure_warm(server, rounds=options.rounds)
+                return await measure_warm(server, rounds=options.rounds)
             case _:
-                text, fine = await measure_crash(server, rounds=options.rounds)
+                return await measure_crash(server, rounds=options.rounds)
+
+
+async def _run(options: argparse.Namespace) -> bool:
+    text, fine = await _measure(options)
     sys.stdout.write(text + "\n")
     return fine
 

@@ -107,9 +107,11 @@ class AtemParser:
         self._has_good_call = False  # in the block: its tags are nobody's text
         self._opening: list[str] = []  # of a block, until a call shows that it is one
         self._call = _Call([], "")
+        self._is_told = False  # that the call is cut off
 
     def feed(self, text: str) -> list[Event]:
         """Take text of the message, without control tokens; give what is certain."""
+        self._is_told = False
         events: list[Event] = []
         for found in self._reader.feed(text):
             token = Token("text", found) if isinstance(found, str) else token_of(found)
@@ -118,8 +120,10 @@ class AtemParser:
         return events
 
     def flush(self) -> list[Event]:
-        """The message is over, or the generation. A call that was cut off is told as such and kept: should the
-        text go on after all, it is completed."""
+        """The message is over, or the generation. A call that was cut off is told as such, once, and kept: should
+        the text go on after all, it is completed."""
+        if self._is_told:
+            return []
         events: list[Event] = []
         if self._state in ("after call", "after block"):
             self._finish(events)
@@ -131,6 +135,7 @@ class AtemParser:
             parts = self._call.raw if is_call else self._opening
             text = self._prose.before_broken() + "".join(parts) + held
             events.append(BrokenCall(text=text, name=self._call.name or None, reason=CUT_OFF))
+            self._is_told = True
             return events
         if not self._has_good_call or not BLOCK_END.startswith(held):  # of which it may be the end, or become it
             self._reader.held = ""

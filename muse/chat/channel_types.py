@@ -59,8 +59,8 @@ class ChannelParser(Protocol):
         ...
 
     def flush(self) -> list[Event]:
-        """The generation is over: give what was held back. If it goes on after all, so does the parser: a call
-        that was cut off is then completed."""
+        """The generation is over: give what was held back; a second time there is nothing. If it goes on after
+        all, so does the parser: a call that was cut off is then completed."""
         ...
 
     def close_reasoning(self) -> tuple[Segment, ...] | None:

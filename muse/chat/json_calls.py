@@ -55,10 +55,12 @@ class JsonCallParser:
         self._call: list[_Token] = []  # the open one, with its tag
         self._json = JsonScanner()
         self._is_end_due = False  # a call was good without its end tag, which may still come if the text goes on
+        self._is_told = False  # that the call is cut off
         self._end: int | None = None  # behind the first end tag of the call that stood inside of a string
 
     def feed(self, text: str) -> list[Event]:
         """Take text, where tags are spelled out even if they are control tokens; give what is certain."""
+        self._is_told = False
         events: list[Event] = []
         for found in self._reader.feed(text):
             if isinstance(found, str):
@@ -68,8 +70,10 @@ class JsonCallParser:
         return events
 
     def flush(self) -> list[Event]:
-        """The generation is over. A call that was cut off is told as such and kept: should the text go on after
-        all, it is completed."""
+        """The generation is over. A call that was cut off is told as such, once, and kept: should the text go on
+        after all, it is completed."""
+        if self._is_told:
+            return []
         events: list[Event] = []
         while self._call and self._end is not None:
             self._take(self._end_in_string(events), events)
@@ -77,6 +81,7 @@ class JsonCallParser:
         if (self._call and not self._json.is_complete) or held == OPEN[:-1]:
             written = self._prose.before_broken() + _joined(self._call) + held
             events.append(BrokenCall(text=written, name=_name_in(written), reason=CUT_OFF))
+            self._is_told = True
             return events
         may_be_end = CLOSE.startswith(held)
         if self._call:

@@ -1,6 +1,7 @@
 """ATEM calls: every case of contracts/harmony-format.md sections 7 and 8 that needs no header, and our own.
 
-The cases with headers are in test_chat_harmony_tools.py. Each is read whole, and one character at a time.
+The cases with headers are in test_chat_harmony_tools.py. Those not of parsers are elsewhere: ids of calls (27), the
+choice of a parser (36, by the template), ids of prompts (37). Each is read whole, and one character at a time.
 """
 
 from __future__ import annotations

@@ -144,6 +144,7 @@ def test_a_call_that_was_cut_off_can_be_continued() -> None:
     """The answer ended for its number of tokens; its continuation completes the call, in a copy too."""
     parser = HarmonyParser(TOOLS)
     assert [type(event) for event in run(parser, [(f" to=f{M}{F[:-60]}", "mixed")])] == [BrokenCall]
+    assert parser.flush() == []
     following = parser.copy()
     assert run(following, [(F[-60:], "mixed"), (EOT, "mixed")]) == [call("f", n=4)]
     assert run(parser, [(F[-60:], "mixed"), (EOT, "mixed")]) == [call("f", n=4)]

@@ -146,6 +146,7 @@ def test_a_call_that_was_cut_off_can_be_continued() -> None:
     """In a copy, which goes its own way."""
     parser = new()
     assert [type(event) for event in read(parser, [F[:-20]])] == [BrokenCall]
+    assert parser.flush() == []
     following = parser.copy()
     assert read(following, [F[-20:]]) == [call("f", n=4)]
     assert read(parser, [F[-20:]]) == [call("f", n=4)]

@@ -102,7 +102,9 @@ def check_reader(new: Callable[[], Reader], text: str, random_: random.Random) -
 def check_parser(new: Callable[[], ChannelParser], text: str, random_: random.Random) -> None:
     """Of a turn: the cuts change nothing, nor does it hurt to do anything at any time."""
     mixed: list[tuple[str, TextKind]] = [(piece, "mixed") for piece in pieces(text, random_)]
-    events = run(new(), [(text, "mixed")])
+    parser = new()
+    events = run(parser, [(text, "mixed")])
+    assert parser.flush() == []
     assert run(new(), mixed) == events
     check_calls(events)
     parser = new()
@@ -122,11 +124,12 @@ def check_parser(new: Callable[[], ChannelParser], text: str, random_: random.Ra
 
 
 @pytest.mark.parametrize(
-    "inputs", [pytest.param(5_000, id="5000"), pytest.param(100_000, id="100000", marks=pytest.mark.slow)]
+    "seeds",
+    [range(5_000), *(pytest.param(range(at, at + 20_000), marks=pytest.mark.slow) for at in range(0, 100_000, 20_000))],
 )
-def test_any_text_is_read(inputs: int) -> None:
+def test_any_text_is_read(seeds: range) -> None:
     """Each by one parser of turns and by one of messages, all in turn."""
-    for seed in range(inputs):
+    for seed in seeds:
         random_ = random.Random(seed)
         text = mutated(random_)
         try:

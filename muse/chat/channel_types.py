@@ -69,12 +69,10 @@ class ChannelParser(Protocol):
         is open."""
         ...
 
-    def answer_call(self, name: str, text: str, *, more: bool = False) -> tuple[Segment, ...] | None:
+    def answer_call(self, name: str, text: str) -> tuple[Segment, ...] | None:
         """The turn has ended (flushed): returns what has to be appended to the prompt so that the model reads
         `text` as the result of its call of `name` and goes on, and behaves as if the model's own turn went on.
-        None: this language has no results of tools.
-
-        more: the result of another call follows, and only behind the last one does the model go on."""
+        None: this language has no results of tools."""
         ...
 
     def copy(self) -> ChannelParser:

@@ -46,7 +46,7 @@ class PlainParser:
         """There is none."""
         return
 
-    def answer_call(self, name: str, text: str, *, more: bool = False) -> None:
+    def answer_call(self, name: str, text: str) -> None:
         """Nothing is known of tools."""
         return
 
@@ -102,7 +102,7 @@ class ThinkTagParser:
         self._state = "gap"
         return (TextSegment(text=f"\n{CLOSE}\n\n", special=True),)
 
-    def answer_call(self, name: str, text: str, *, more: bool = False) -> None:
+    def answer_call(self, name: str, text: str) -> None:
         """Nothing is known of tools."""
         return
 

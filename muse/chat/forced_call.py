@@ -96,7 +96,7 @@ class ForcedCallParser:
     def close_reasoning(self) -> None:
         return
 
-    def answer_call(self, name: str, text: str, *, more: bool = False) -> None:
+    def answer_call(self, name: str, text: str) -> None:
         return
 
     def copy(self) -> ForcedCallParser:

@@ -108,7 +108,7 @@ class HarmonyParser:
         self._open("answer", holds_calls=False)
         return (TextSegment(text=f"{END_OF_MESSAGE}{START}assistant to=user{MESSAGE}", special=True),)
 
-    def answer_call(self, name: str, text: str, *, more: bool = False) -> tuple[TextSegment, ...]:
+    def answer_call(self, name: str, text: str) -> tuple[TextSegment, ...]:
         """The end of the turn, if the model did not write one, and a message of the tool (contract section 3). If the
         turn is over, the prompt must end before the `<|start|>` of the other role."""
         match self._state:
@@ -118,9 +118,8 @@ class HarmonyParser:
                 end = END_OF_TURN
             case "between":
                 end = ""
-        self._state, self._header, self._is_own_header = "between" if more else "header", "", True
+        self._state, self._header, self._is_own_header = "header", "", True
         self._calls, self._channel, self._is_over = None, "answer", False
-        following = "" if more else f"{START}assistant"
         parts = (
             TextSegment(text=f"{end}{START}tool ", special=True),
             TextSegment(text=name, special=False),
@@ -128,7 +127,7 @@ class HarmonyParser:
             TextSegment(text=name, special=False),
             TextSegment(text='">\n', special=True),
             TextSegment(text=text, special=False),
-            TextSegment(text=f"\n</tool_output>{END_OF_TURN}{following}", special=True),
+            TextSegment(text=f"\n</tool_output>{END_OF_TURN}{START}assistant", special=True),
         )
         return tuple(part for part in parts if part.text)
 

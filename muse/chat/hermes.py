@@ -45,7 +45,6 @@ class HermesParser:
         self._joining: set[Channel] = set()  # a blank line parts what follows a tool's result from what came before
         self._has_end = False
         self._is_over = False
-        self._is_answering = False
 
     @property
     def channel(self) -> Channel:
@@ -85,25 +84,21 @@ class HermesParser:
         """As the model's channels do it."""
         return None if self._is_over else self._channels.close_reasoning()
 
-    def answer_call(self, name: str, text: str, *, more: bool = False) -> tuple[TextSegment, ...] | None:
+    def answer_call(self, name: str, text: str) -> tuple[TextSegment, ...] | None:
         """The end of the turn, if the model did not write one, and the result in a message of the user. Results
         carry no name here: they stand in the order of the calls. If the turn is over, the prompt must end before
         its `<|im_start|>`."""
         if self._header is None:
             return None
-        begin = "\n"
-        if not self._is_answering:
-            end = "" if self._has_end else TURN_END
-            begin = f"{end}\n{TURN_START}user\n"
-        following = "" if more else f"{TURN_END}\n{self._header}"
+        begin = f"{'' if self._has_end else TURN_END}\n{TURN_START}user\n"
         self._channels = self._at_start.copy()
         self._calls = JsonCallParser(self._tools)
         self._joining = set(self._said)
-        self._has_end, self._is_over, self._is_answering = False, False, more
+        self._has_end = self._is_over = False
         parts = (
             TextSegment(text=f"{begin}<tool_response>\n", special=True),
             TextSegment(text=text, special=False),
-            TextSegment(text=f"\n</tool_response>{following}", special=True),
+            TextSegment(text=f"\n</tool_response>{TURN_END}\n{self._header}", special=True),
         )
         return tuple(part for part in parts if part.text)
 

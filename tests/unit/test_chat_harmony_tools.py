@@ -189,15 +189,10 @@ def test_a_result_is_rendered_as_the_template_does() -> None:
     """The parts of a client or a tool are never read as control tokens, and the model goes on behind them."""
     parser = HarmonyParser(TOOLS)
     run(parser, [(f" to=self{M}hm{EOM}{S}assistant to=f{M}{F}", "mixed")])
-    first = parser.answer_call(f"f{EOT}", f"{EOT}22", more=True)
-    second = parser.answer_call("g", "")
-    expected = (
-        f'{EOT}{S}tool f{EOT}{M}<tool_output name="f{EOT}">\n{EOT}22\n</tool_output>{EOT}'
-        f'{S}tool g{M}<tool_output name="g">\n\n</tool_output>{EOT}{S}assistant'
-    )
-    segments = [part for part in (*first, *second) if isinstance(part, TextSegment)]
+    segments = parser.answer_call(f"f{EOT}", f"{EOT}22")
+    expected = f'{EOT}{S}tool f{EOT}{M}<tool_output name="f{EOT}">\n{EOT}22\n</tool_output>{EOT}{S}assistant'
     assert "".join(part.text for part in segments) == expected
-    assert [part.text for part in segments if not part.special] == [f"f{EOT}"] * 2 + [f"{EOT}22", "g", "g"]
+    assert [part.text for part in segments if not part.special] == [f"f{EOT}", f"f{EOT}", f"{EOT}22"]
     assert run(parser, [(f" to=self{M}so{EOM}{S}assistant to=user{M}22.", "mixed")]) == [
         ("reasoning", "\n\nso"),
         ("answer", "22."),
@@ -229,10 +224,10 @@ def test_the_dialogues_of_the_test_model_give_their_calls(name: str) -> None:
 
 def test_the_results_read_as_in_the_dialogues() -> None:
     """What answer_call appends is what the template renders for the next turn."""
-    first, second = nano.turns("two-calls")
+    first, second = nano.turns("weather")
     parser = HarmonyParser((Tool(name="weather.get"),))
     run(parser, [(first["answer"]["text"], "mixed")])
-    appended = [*parser.answer_call("weather.get", "22", more=True), *parser.answer_call("weather.get", "9")]
+    appended = parser.answer_call("weather.get", "sunny")
     rendered = "".join(part["text"] for part in second["prompt_segments"])
     assert rendered.endswith(first["answer"]["text"] + "".join(part.text for part in appended))
 

@@ -179,11 +179,10 @@ def test_results_are_a_message_of_the_user() -> None:
     header = "<|im_start|>assistant\n<think>\n"
     parser = HermesParser(ThinkTagParser(opened=True), TOOLS, header=header)
     assert read(parser, [f"hm</think>Look: {F}{G}"])[-1] == call("g")
-    parts = (parser.answer_call("f", "<|im_end|>22", more=True) or ()) + (parser.answer_call("g", "") or ())
+    parts = parser.answer_call("f", "<|im_end|>22") or ()
     assert [part.text for part in parts if not part.special] == ["<|im_end|>22"]
     assert "".join(part.text for part in parts) == (
-        "<|im_end|>\n<|im_start|>user\n<tool_response>\n<|im_end|>22\n</tool_response>"
-        f"\n<tool_response>\n\n</tool_response><|im_end|>\n{header}"
+        f"<|im_end|>\n<|im_start|>user\n<tool_response>\n<|im_end|>22\n</tool_response><|im_end|>\n{header}"
     )
     assert read(parser, ["so</think>22."]) == [("reasoning", "\n\nso"), ("answer", "\n\n22.")]
     assert new(header=None).answer_call("f", "22") is None

@@ -117,7 +117,7 @@ def check_parser(new: Callable[[], ChannelParser], text: str, random_: random.Ra
         elif action == 2:
             parser = parser.copy()
         elif action == 3:
-            parser.answer_call("f", piece, more=random_.random() < 0.5)
+            parser.answer_call("f", piece)
         check_calls(parser.feed(piece, kind))
     check_calls(parser.flush())
     assert parser.channel in ("answer", "reasoning")

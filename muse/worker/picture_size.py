@@ -24,8 +24,9 @@ def cells_of(width: int, height: int, most: int = MOST_CELLS) -> tuple[int, int]
         ratio = columns / rows
         rows = math.sqrt(most / ratio)
         columns = rows * ratio
-    around = [[math.floor(side), math.ceil(side)] for side in (rows, columns)]
-    found = [pair for pair in set(itertools.product(*around)) if min(pair) >= 1 and pair[0] * pair[1] <= most]
+    around = [(math.floor(side), math.ceil(side)) for side in (rows, columns)]
+    pairs = set(itertools.product(around[0], around[1]))
+    found = [pair for pair in pairs if min(pair) >= 1 and pair[0] * pair[1] <= most]
     if not found:
         # Thinner than a cell, and too long for fewer cells than the model could see: as long as may be.
         return min(max(round(rows), 1), most), min(max(round(columns), 1), most)

@@ -20,8 +20,11 @@ from contextlib import contextmanager
 from typing import Final
 
 import attrs
-from PIL import Image, JpegImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import Image
 from PIL.Image import Transpose
+from PIL.JpegImagePlugin import JpegImageFile
+from PIL.PngImagePlugin import PngImageFile
+from PIL.WebPImagePlugin import WebPImageFile
 
 from muse.protocol import ImageSegment
 from muse.worker.engines.base import EngineFault
@@ -33,11 +36,9 @@ MAX_SIDE: Final = 32_768
 _KEPT_BYTES: Final = 128 * 1024 * 1024
 """Of scaled pictures. The largest takes about 8 MB, mostly less than 1."""
 _KEPT_SIZES: Final = 4096
-# Imported by name, since Pillow looks for others only when it may read all that it knows.
-_FORMATS: Final = tuple(
-    kind.format for kind in (JpegImagePlugin.JpegImageFile, PngImagePlugin.PngImageFile, WebPImagePlugin.WebPImageFile)
-)
-_CAN_MOVE: Final = (PngImagePlugin.PngImageFile.format, WebPImagePlugin.WebPImageFile.format)
+# Named by their classes, because Pillow, given a list, only knows of what is imported already.
+_FORMATS: Final = tuple(str(kind.format) for kind in (JpegImageFile, PngImageFile, WebPImageFile))
+_CAN_MOVE: Final = ("PNG", "WEBP")
 _ORIENTATION: Final = 0x0112
 # EXIF 2.32 section 4.6.4 (A): what has to be done to make the picture upright.
 _UPRIGHT: Final = {
@@ -83,7 +84,8 @@ class Pictures:
             known = self._sizes.get(segment.sha256)
             if known is None:
                 with _opened(segment) as image:
-                    known = image.size if _orientation(image) not in _TURNED else image.size[::-1]
+                    width, height = image.size
+                    known = (height, width) if _orientation(image) in _TURNED else (width, height)
                 self._sizes[segment.sha256] = known
             self._sizes.move_to_end(segment.sha256)
             if len(self._sizes) > _KEPT_SIZES:
@@ -111,7 +113,7 @@ def _scale(segment: ImageSegment, size: tuple[int, int]) -> str:
         if orientation in _UPRIGHT:
             plain = plain.transpose(_UPRIGHT[orientation])
         if plain.size != size:
-            plain = plain.resize(size, Image.Resampling.LANCZOS)
+            plain = plain.resize(size, Image.Resampling.LANCZOS)  # pyright: ignore[reportUnknownMemberType] - numpy's
         written = io.BytesIO()
         plain.save(written, "PNG", compress_level=_COMPRESSION)
         return base64.b64encode(written.getvalue()).decode("ascii")
@@ -160,7 +162,9 @@ def _to_rgb(image: Image.Image) -> Image.Image:
     image.load()
     if image.mode.startswith("I"):
         # 16 bits of grey: converting would cut off what is above 255.
-        return image.convert("I").point(lambda value: value * (1 / 257)).convert("L").convert("RGB")
+        wide = image.convert("I")
+        narrow = wide.point(lambda value: value * (1 / 257))  # pyright: ignore[reportUnknownMemberType] - numpy's
+        return narrow.convert("L").convert("RGB")
     if image.mode in _TRANSPARENT or "transparency" in image.info:
         layer = image.convert("RGBA")
         plain = Image.new("RGB", layer.size, "white")

@@ -185,7 +185,8 @@ class Tokens:
 @message
 class Done:
     """The request is over. completion_tokens and generated_token_ids leave the end-of-turn token out;
-    generated_token_ids is null when any id is unknown."""
+    generated_token_ids is null when any id is unknown. images_scaled: pictures that were made smaller than the model
+    could see them, so that the prompt fits."""
 
     request_id: str
     finish_reason: FinishReason
@@ -202,12 +203,13 @@ class Done:
     generated_token_ids: tuple[int, ...] | None
     draft: Draft | None = None
     vision_encoder_ms: float | None = None
+    images_scaled: int = 0
 
 
 @message
 class Result:
     """Answer of open, reset, close (empty), show (`resident_ids`), count (`prompt_tokens`, `room`) and ping
-    (empty). resident_ids null: not known."""
+    (empty). resident_ids null: not known; where a picture stands, a negative number for each of its tokens."""
 
     request_id: str
     prompt_tokens: int | None = None

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from muse.api.message import Message
 from muse.api.tools import Tool, ToolCall
-from muse.protocol import IdsSegment, Segment, TextSegment
+from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
+from tests.picture_files import segment_of
 
 FOLDER: Final = Path(__file__).resolve().parents[1] / "data" / "muse-nano"
 MODEL: Final = FOLDER / "muse-nano-F16.gguf"
 DRAFT: Final = FOLDER / "dflash-muse-nano-F16.gguf"
 MMPROJ: Final = FOLDER / "mmproj-muse-nano-F16.gguf"
+IMAGES: Final = FOLDER / "images"
+PATCH: Final = "<|patch|>"
+"""Where the template wants a picture."""
 WINDOW: Final = 32
 """Tokens that its sliding layers see."""
 
@@ -25,6 +30,7 @@ TEXT_DIALOGUES: Final = tuple(name for name, content in DIALOGUES.items() if not
 PLAIN_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if not DIALOGUES[name]["tools"])
 """Those of which a message is no more than a text."""
 TOOL_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if DIALOGUES[name]["tools"])
+IMAGE_DIALOGUES: Final = tuple(name for name, content in DIALOGUES.items() if content["turns"][0]["images"])
 LONG_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if len(DIALOGUES[name]["turns"]) > 1)
 
 
@@ -51,6 +57,33 @@ def as_ids(*parts: tuple[int, ...]) -> tuple[Segment, ...]:
 def stored_segments(turn: dict[str, Any]) -> tuple[Segment, ...]:
     """The prompt of a turn as text."""
     return tuple(TextSegment(text=part["text"], special=part["special"]) for part in turn["prompt_segments"])
+
+
+def pictures_of(turn: dict[str, Any]) -> list[ImageSegment]:
+    """The pictures that a turn brings."""
+    return [segment_of((IMAGES / name).read_bytes()) for name in turn["images"]]
+
+
+def with_pictures(segments: Iterable[Segment], pictures: Iterable[ImageSegment]) -> tuple[Segment, ...]:
+    """A prompt as text with its pictures in their places."""
+    left = iter(pictures)
+    found: list[Segment] = []
+    for segment in segments:
+        if not isinstance(segment, TextSegment) or not segment.special:
+            found.append(segment)
+            continue
+        for number, text in enumerate(segment.text.split(PATCH)):
+            found += [next(left)] if number else []
+            found += [TextSegment(text=text, special=True)] if text else []
+    return tuple(found)
+
+
+def question_segments(name: str) -> tuple[Segment, ...]:
+    """The first turn of a dialogue without the system message, as text and pictures."""
+    system, *rest = stored_segments(turns(name)[0])
+    assert isinstance(system, TextSegment)
+    _, start, question = system.text.rpartition("<|start|>")
+    return with_pictures((TextSegment(text=start + question, special=True), *rest), pictures_of(turns(name)[0]))
 
 
 def question_ids(name: str) -> tuple[int, ...]:

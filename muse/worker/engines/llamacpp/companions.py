@@ -44,8 +44,8 @@ def block_size(draft: ModelFile) -> int:
 def read_projector(path: Path, model: ModelFile) -> ModelFile:
     """Read an image projector (mmproj) and see that it was made for the model. Raises ModelFileFault.
 
-    Muse Glimmer and its projector know each other by name. Other pairs are left to llama.cpp, which compares their
-    widths itself: what the key says about it differs between kinds.
+    Muse Glimmer and its projector know each other by name. Other kinds cut pictures into tokens by other rules, which
+    this engine does not know: it could not tell beforehand whether a prompt fits.
     """
     projector = _read("image projector", path)
     architecture = projector.text("general.architecture")
@@ -56,14 +56,16 @@ def read_projector(path: Path, model: ModelFile) -> ModelFile:
         )
     kind = projector.text("clip.projector_type") or projector.text("clip.vision.projector_type")
     family = model.text("general.architecture")
-    if kind != family and _MUSE in (kind, family):
+    if kind != family:
         raise ModelFileFault(
             f"the image projector {path} does not fit the model: it is of the kind {kind!r}, the model's architecture "
             f"is {family!r}"
         )
-    if kind == _MUSE:
-        width = projector.integer("clip.vision.projection_dim")
-        _compare("image projector", path, "projection", width, _width(model))
+    if kind != _MUSE:
+        raise ModelFileFault(
+            f"the image projector {path} is of the kind {kind!r}; pictures are only supported for {_MUSE!r}"
+        )
+    _compare("image projector", path, "projection", projector.integer("clip.vision.projection_dim"), _width(model))
     return projector
 
 

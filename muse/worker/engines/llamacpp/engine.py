@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 import attrs
@@ -20,6 +21,7 @@ from muse.protocol import (
     Done,
     Error,
     Generate,
+    ImageSegment,
     Open,
     Ready,
     Reset,
@@ -38,9 +40,11 @@ from muse.worker.engines.llamacpp.draft_watch import DraftWatch
 from muse.worker.engines.llamacpp.gguf import ModelFileFault, read_model_file
 from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.memory import MIB, plan_memory
+from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt, PicturePromptEncoder
 from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, PrefillStep
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
+from muse.worker.engines.llamacpp.signs_of_life import signs_of_life
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.stream import (
     PLAIN_TOKENS,
@@ -73,6 +77,7 @@ class _Loaded:
 
     client: Client
     encoder: PromptEncoder
+    pictures: PicturePromptEncoder | None
     ids: ModelIds
     context: int
 
@@ -141,7 +146,18 @@ class LlamaCppEngine:
         ids = ModelIds(vocabulary=vocabulary, end=frozenset(end), has_draft=draft is not None)
         if draft and not options.keep_draft:
             self._watch = DraftWatch(self._plain_step, self._draft_lost)
-        self._loaded = _Loaded(client=client, encoder=PromptEncoder(client, vocabulary, bos), ids=ids, context=context)
+        encoder = PromptEncoder(client, vocabulary, bos)
+        pictures = None
+        if projector is not None:
+            pictures = PicturePromptEncoder(
+                client=client,
+                encoder=encoder,
+                vocabulary=vocabulary,
+                marker=props["media_marker"],
+                bos_text=props.get("bos_token", ""),
+                context=context,
+            )
+        self._loaded = _Loaded(client=client, encoder=encoder, pictures=pictures, ids=ids, context=context)
         return Ready(
             protocol=1,
             engine="llamacpp",
@@ -151,7 +167,14 @@ class LlamaCppEngine:
             max_sessions=slots,
             max_named_sessions=options.slots,
             max_inflight_requests=options.slots,
-            supports=Supports(cancel=True, rewind=True, prefill_progress=True, grammar=True, draft=draft is not None),
+            supports=Supports(
+                image=pictures is not None,
+                cancel=True,
+                rewind=True,
+                prefill_progress=True,
+                grammar=True,
+                draft=draft is not None,
+            ),
             chat_template=props.get("chat_template") or None,
             special_tokens=tuple(filter(None, vocabulary.control.values())),
             bos_token=props.get("bos_token", ""),
@@ -173,15 +196,17 @@ class LlamaCppEngine:
     def _generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
         loaded = self._need_loaded()
         grammar = None if request.json_schema is None else grammar_of(request.json_schema)
-        prompt = self._encode(request.prompt_segments)
+        pictured, prompt = self._encode(request.prompt_segments)
         if len(prompt) >= loaded.context:
             raise context_overflow(len(prompt), loaded.context)
         room = loaded.context - len(prompt)
         budget = room if request.max_new_tokens is None else min(room, request.max_new_tokens)
         resident = self._slots.resident(request.session_id)
-        reader = CompletionReader(request.request_id, prompt, room, resident.ids, loaded.ids, emit)
+        places = pictured.places if pictured else ()
+        reader = CompletionReader(request.request_id, prompt, room, resident.ids, loaded.ids, emit, places)
         if budget <= 0:
             reader.give_nothing()
+        native = loaded.pictures.native(pictured, cancel) if loaded.pictures and pictured else prompt
         if cancel.is_set or budget <= 0:
             return reader.done()
         with self._slots.taken(request.session_id) as slot:
@@ -191,26 +216,32 @@ class LlamaCppEngine:
                 expected = max(common_prefix(ids, prompt) for ids in (slot.ids, resident.ids or ()))
             left_behind: list[int] | None = None
             try:
-                reuse = self._prefill(prompt, slot.number, expected, reuse, reader, cancel)
+                # Pictures go with everything behind the first of them in one request.
+                lead = prompt[: places[0].start] if places else prompt
+                reuse = self._prefill(lead, slot.number, expected, reuse, reader, cancel)
                 if not cancel.is_set:
                     body = completion_body(
                         request,
-                        prompt,
+                        native,
                         slot=slot.number,
                         max_tokens=budget,
                         reuse=reuse,
                         grammar=grammar,
                         has_draft=loaded.ids.has_draft,
                     )
-                    self._follow(body, reader, cancel)
-                # Ended before the engine looked at it, a request has changed nothing that it shares.
-                left_behind = prompt[: reader.processed] + reader.known if reader.is_accepted else prompt[:expected]
+                    with self._signs_of_life(reader) if pictured else nullcontext():
+                        self._follow(body, reader, cancel)
+                if not reader.is_accepted:
+                    # Ended before the engine looked at it, a request has changed nothing that it shares.
+                    left_behind = prompt[:expected]
+                elif reader.is_foretold:
+                    left_behind = prompt[: reader.processed] + reader.known
             finally:
                 cold = resident.cold and not reader.is_accepted
                 self._slots.remember(request.session_id, slot, left_behind, cold=cold)
             if not reader.finished:
                 self._wait_idle(slot.number)
-        done = reader.done()
+        done = attrs.evolve(reader.done(), images_scaled=pictured.scaled if pictured else 0)
         if grammar is not None:
             check_answer(grammar, reader.text, complete=done.finish_reason == "stop")
         return done
@@ -265,6 +296,10 @@ class LlamaCppEngine:
             self._await_end()
             raise EngineGone("the engine broke off in the middle of an answer")
 
+    def _signs_of_life(self, reader: CompletionReader) -> AbstractContextManager[None]:
+        assert self._server is not None
+        return signs_of_life(self._server.cpu_seconds, reader.show_picture)
+
     def _wait_idle(self, slot: int) -> None:
         """Wait until the native server has stopped working on a cancelled request."""
         client = self._need_loaded().client
@@ -276,7 +311,8 @@ class LlamaCppEngine:
             raise EngineFault("engine_error", "the engine does not let go of a cancelled request", fatal=True)
 
     def count(self, request: Count) -> Result:
-        size = len(self._encode(request.prompt_segments))
+        _, prompt = self._encode(request.prompt_segments)
+        size = len(prompt)
         room = self._need_loaded().context - size
         return Result(request_id=request.request_id, prompt_tokens=size, room=room)
 
@@ -319,10 +355,16 @@ class LlamaCppEngine:
         if self._server and self._server.wait_lost(_LOST_WAIT_S):
             threading.Event().wait(_LOST_WAIT_S)
 
-    def _encode(self, segments: tuple[Segment, ...]) -> list[int]:
+    def _encode(self, segments: tuple[Segment, ...]) -> tuple[PicturePrompt | None, list[int]]:
+        """The prompt as ids, and, if it has pictures, all that belongs to them."""
         loaded = self._need_loaded()
         try:
-            return loaded.encoder.encode(segments)
+            if not any(isinstance(segment, ImageSegment) for segment in segments):
+                return None, loaded.encoder.encode(segments)
+            if loaded.pictures is None:
+                raise EngineFault("unsupported", "without its image projector this model sees no pictures")
+            pictured = loaded.pictures.encode(segments)
+            return pictured, pictured.ids
         except Refused as fault:
             raise _request_fault(fault, loaded.context) from fault
 

@@ -25,12 +25,12 @@ _Text = tuple[str, bool]  # the text, and whether its control tokens are meant
 
 
 class PromptEncoder:
-    """bos: id that begins every prompt of this model, None if the model wants none."""
+    """For prompts without pictures. bos: id that begins every prompt of this model, None if the model wants none."""
 
     def __init__(self, client: Client, vocabulary: Vocabulary, bos: int | None) -> None:
         self._client = client
         self._vocabulary = vocabulary
-        self._bos = bos
+        self.bos: Final = bos
         self._lock = threading.Lock()
         self._kept: OrderedDict[_Text, list[int]] = OrderedDict()
         self._kept_characters = 0
@@ -44,16 +44,25 @@ class PromptEncoder:
                 case TextSegment():
                     ids += texts[segment.text, segment.special] if segment.text else []
                 case IdsSegment():
-                    if any(not 0 <= token < self._vocabulary.size for token in segment.ids):
-                        raise EngineFault("bad_request", "the prompt has token ids that this model does not know")
+                    self.check_ids(segment.ids)
                     ids += segment.ids
                 case ImageSegment():
-                    raise EngineFault("unsupported", "this model was loaded without an image encoder")
-        if self._bos is not None and ids[:1] != [self._bos]:
-            ids.insert(0, self._bos)
+                    raise ValueError("a prompt with pictures is no list of ids")
+        if self.bos is not None and ids[:1] != [self.bos]:
+            ids.insert(0, self.bos)
         if not ids:
             raise EngineFault("bad_request", "the prompt is empty")
         return ids
+
+    def encode_own(self, texts: Sequence[str]) -> list[list[int]]:
+        """Ids of texts that may hold control tokens, each on its own."""
+        known = self._encode_texts({(text, True) for text in texts if text})
+        return [known[text, True] if text else [] for text in texts]
+
+    def check_ids(self, ids: Iterable[int]) -> None:
+        """Raises EngineFault for ids that the model does not have."""
+        if any(not 0 <= token < self._vocabulary.size for token in ids):
+            raise EngineFault("bad_request", "the prompt has token ids that this model does not know")
 
     def _encode_texts(self, wanted: set[_Text]) -> dict[_Text, list[int]]:
         with self._lock:

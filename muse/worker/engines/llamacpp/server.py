@@ -88,6 +88,10 @@ class InnerServer:
         """Resident memory of the process now, None where it cannot be told."""
         return resident_bytes(self._process.pid) if self._process else None
 
+    def cpu_seconds(self) -> str | None:
+        """Processor time that the process has used, in the words of `ps`; it grows while it computes."""
+        return cpu_seconds(self._process.pid) if self._process else None
+
     def close(self) -> None:
         """Kill the process and remove the socket. Idempotent, any thread."""
         self._is_closing.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any, Final
@@ -47,7 +48,7 @@ def step_body(prompt: Sequence[int], *, slot: int, reuse: bool) -> dict[str, Any
 
 def completion_body(
     request: Generate,
-    prompt: Sequence[int],
+    prompt: object,
     *,
     slot: int,
     max_tokens: int,
@@ -55,9 +56,9 @@ def completion_body(
     grammar: str | None,
     has_draft: bool = False,
 ) -> dict[str, Any]:
-    """The native request. Only the samplers named take part, so nothing penalises or truncates by default;
-    the order is llama.cpp's own: truncation first, temperature last. With a draft every event carries the counts so
-    far, since a cancelled stream has no last one."""
+    """The native request. prompt: ids, or what stands for a prompt with pictures. Only the samplers named take part, so
+    nothing penalises or truncates by default; the order is llama.cpp's own: truncation first, temperature last. With a
+    draft every event carries the counts so far, since a cancelled stream has no last one."""
     body: dict[str, Any] = {
         "prompt": prompt,
         "id_slot": slot,
@@ -96,9 +97,10 @@ class CompletionReader:
     """Follows the streams of one request and emits accepted, progress and tokens as they become known.
 
     A request is any number of steps, which only evaluate a part of the prompt (`begin_step`), and then the
-    answer (`begin_answer`). processed: prompt tokens in the cache. known: generated ids up to the first
-    unknown one. all_known: there is none unknown. is_over: the last object of the present stream has come.
-    finished: that of the answer has. has_less: the engine reuses less for this step than was expected.
+    answer (`begin_answer`). pictures: where they stand in the prompt. processed: prompt tokens in the cache. known:
+    generated ids up to the first unknown one. all_known: there is none unknown. is_over: the last object of the
+    present stream has come. finished: that of the answer has. has_less: the engine reuses less for this step than was
+    expected. is_foretold: the engine's prompt is as long as ours, so ours says what it holds.
     """
 
     def __init__(
@@ -109,9 +111,12 @@ class CompletionReader:
         resident: Sequence[int] | None,
         model: ModelIds,
         emit: Emit,
+        pictures: Sequence[range] = (),
     ) -> None:
         self._request_id = request_id
         self._prompt = prompt
+        self._pictures = pictures
+        self._total: int = len(prompt)
         self._room = room
         self._resident = resident
         self._model = model
@@ -130,10 +135,13 @@ class CompletionReader:
         self._began_at = 0
         self.is_over = False
         self.has_less = False
+        self.is_foretold = True
         self.processed = 0
         self.known: list[int] = []
         self.all_known = True
         self._texts: list[str] = []
+        self._lock = threading.Lock()
+        self._seeing: Progress | None = None
 
     @property
     def text(self) -> str:
@@ -176,6 +184,17 @@ class CompletionReader:
 
     def feed(self, events: Sequence[bytes]) -> None:
         """Take the events that arrived together; their tokens leave together. Raises EngineFault."""
+        with self._lock:
+            self._seeing = None
+            self._feed(events)
+
+    def show_picture(self) -> None:
+        """Say once more which picture is being read, if one is. Any thread."""
+        with self._lock:
+            if self._seeing is not None:
+                self._emit(self._seeing)
+
+    def _feed(self, events: Sequence[bytes]) -> None:
         ids: list[int] = []
         text = ""
         for event in events:
@@ -242,20 +261,27 @@ class CompletionReader:
 
     def _progress(self, progress: dict[str, int]) -> None:
         cached = progress["cache"]
+        if not self._step_ends and progress["total"] != self._total:
+            self._total, self.is_foretold = progress["total"], False
         self._accept(cached)
         # A stream that was broken off may have evaluated more than it could still tell.
         self._evaluated += max(cached - self.processed, 0)
         self._began_at = cached
         self.has_less |= cached < self._least - 1
         self._reached(progress["processed"])
+        for number, place in enumerate(self._pictures):
+            # The token before its cells is evaluated with the text, that behind them too.
+            if place.start <= self.processed < place.stop - 1:
+                self._seeing = Progress(
+                    request_id=self._request_id, phase="vision", processed=number, total=len(self._pictures)
+                )
+                self._emit(self._seeing)
 
     def _reached(self, processed: int) -> None:
         if processed > self.processed:
             self.processed = processed
             self._emit(
-                Progress(
-                    request_id=self._request_id, phase="prefill", processed=self.processed, total=len(self._prompt)
-                )
+                Progress(request_id=self._request_id, phase="prefill", processed=self.processed, total=self._total)
             )
 
     def _accept(self, reused: int) -> None:
@@ -266,7 +292,7 @@ class CompletionReader:
             self._emit(
                 Accepted(
                     request_id=self._request_id,
-                    prompt_tokens=len(self._prompt),
+                    prompt_tokens=self._total,
                     reused_prompt_tokens=reused,
                     session_reset_reason=self._reason,
                     room=self._room,
@@ -294,7 +320,7 @@ class CompletionReader:
         return Done(
             request_id=self._request_id,
             finish_reason="cancelled" if not self.finished else "stop" if is_stop else "length",
-            prompt_tokens=len(self._prompt),
+            prompt_tokens=self._total,
             completion_tokens=completion,
             reused_prompt_tokens=self._reused,
             prefilled_prompt_tokens=prefilled,

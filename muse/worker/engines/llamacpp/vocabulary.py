@@ -8,6 +8,7 @@ tokens fits, and else says that it does not know.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
@@ -34,7 +35,9 @@ class Vocabulary:
             if kind == _CONTROL or (kind == _USER_DEFINED and _is_scaffold(text, template))
         }
         spellings = sorted(filter(None, self.control.values()), key=len, reverse=True)
-        self._spelling = re.compile("|".join(map(re.escape, spellings)) or r"(?!)")
+        pattern = "|".join(map(re.escape, spellings)) or r"(?!)"
+        self._spelling = re.compile(pattern)
+        self._any_spelling = re.compile(f"(?=({pattern}))")  # looks ahead, to find those that overlap
         byte_level = model.text("tokenizer.ggml.model") == "gpt2"
         self._spell = _spell_byte_level if byte_level else _spell_sentence_piece
         self._ids: dict[bytes, int] = {}
@@ -47,6 +50,10 @@ class Vocabulary:
             pieces.append(text[start : match.start() + 1])
             start = match.start() + 1
         return [*pieces, text[start:]]
+
+    def spellings(self, text: str) -> Iterator[re.Match[str]]:
+        """All places where a text spells a control token, as group 1, from left to right."""
+        return self._any_spelling.finditer(text)
 
     def recover(self, piece: str, missing: int, last: int) -> tuple[int, ...] | None:
         """Ids of a piece of which only the number of tokens and the last one are known.

@@ -1,0 +1,213 @@
+"""Prompts with pictures, in the one form that the native server takes: a text with a marker for each picture.
+
+Token ids cannot stand beside pictures there, and control tokens are read from the whole text. So ids are spelled out,
+and cut into tokens again, perhaps into others. And a text of a client, or one that the model wrote, that spells a
+control token would become it: that is refused by name.
+
+What a slot will hold is foretold all the same, by the server's own tokeniser and the rule of picture_size.py. A
+picture is written there as a run of one negative number, which stands for its content and size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import attrs
+
+from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
+from muse.worker.engines.base import CancelToken, EngineFault
+from muse.worker.engines.llamacpp.client import Client
+from muse.worker.engines.llamacpp.prompt import PromptEncoder
+from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from muse.worker.picture_size import FRAME, MOST_CELLS
+from muse.worker.pictures import Pictures, Sized
+
+# How many cells a picture may have where the prompt does not fit: halved until it does, so that a conversation that
+# grows makes its pictures smaller, and has them read again, but a few times. 64 cells are 224 x 224 pixels.
+_LADDER: Final = (MOST_CELLS, 2048, 1024, 512, 256, 128, 64)
+_ANSWER_SHARE: Final = 8
+"""Pictures become smaller before an answer has less room than this part of the context."""
+_KEY_BYTES: Final = 6
+_KEPT_RUNS: Final = 256
+
+
+@attrs.frozen(kw_only=True)
+class ScaledPicture:
+    """A picture of a prompt, and how many cells it is to have."""
+
+    sized: Sized
+    rows: int
+    columns: int
+
+    @property
+    def tokens(self) -> int:
+        """What it costs."""
+        return self.rows * self.columns + FRAME
+
+    @property
+    def is_smaller(self) -> bool:
+        """The model could see it larger than it is given it."""
+        return self.sized.cells() != (self.rows, self.columns)
+
+    @property
+    def key(self) -> int:
+        """Stands for it among ids."""
+        identity = f"{self.sized.segment.sha256} {self.rows} {self.columns}".encode()
+        return -1 - int.from_bytes(hashlib.sha256(identity).digest()[:_KEY_BYTES], "big")
+
+
+@attrs.frozen(kw_only=True)
+class PicturePrompt:
+    """ids: what a slot holds when all is evaluated. places: where in them each picture stands. text: with a marker for
+    each picture."""
+
+    ids: list[int]
+    places: tuple[range, ...]
+    text: str
+    pictures: tuple[ScaledPicture, ...]
+
+    @property
+    def scaled(self) -> int:
+        """How many pictures are smaller than the model could see them."""
+        return sum(picture.is_smaller for picture in self.pictures)
+
+
+class PicturePromptEncoder:
+    """marker: stands for a picture in the text. bos_text: how the token is spelled that begins every prompt."""
+
+    def __init__(
+        self,
+        *,
+        client: Client,
+        encoder: PromptEncoder,
+        vocabulary: Vocabulary,
+        marker: str,
+        bos_text: str,
+        context: int,
+    ) -> None:
+        self._client = client
+        self._encoder = encoder
+        self._vocabulary = vocabulary
+        self._pictures = Pictures()
+        self._marker = marker
+        self._bos_text = bos_text
+        self._context = context
+        self._spelled_runs: OrderedDict[tuple[int, ...], str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def encode(self, segments: Sequence[Segment]) -> PicturePrompt:
+        """The prompt, its pictures looked at but not decoded. Raises EngineFault."""
+        sizes = [self._pictures.size(segment) for segment in segments if isinstance(segment, ImageSegment)]
+        texts = list(self._texts(segments))
+        if self._encoder.bos is not None:
+            # The server puts it before every text itself.
+            texts[0] = texts[0].removeprefix(self._bos_text)
+        stretches = self._encoder.encode_own(texts)
+        if self._encoder.bos is not None:
+            stretches[0] = [self._encoder.bos, *stretches[0]]
+        scaled = self._fit(sizes, sum(map(len, stretches)))
+        ids, places = list(stretches[0]), list[range]()
+        for picture, stretch in zip(scaled, stretches[1:], strict=True):
+            places.append(range(len(ids), len(ids) + picture.tokens))
+            ids += [picture.key] * picture.tokens
+            ids += stretch
+        return PicturePrompt(ids=ids, places=tuple(places), text=self._marker.join(texts), pictures=tuple(scaled))
+
+    def native(self, prompt: PicturePrompt, cancel: CancelToken) -> dict[str, object]:
+        """The prompt as the native server takes it; worthless when the cancel came. Raises EngineFault."""
+        files: list[str] = []
+        for picture in prompt.pictures:
+            if cancel.is_set:
+                break
+            files.append(self._pictures.scaled(picture.sized.segment, picture.rows, picture.columns))
+        return {"prompt_string": prompt.text, "multimodal_data": files}
+
+    def _texts(self, segments: Iterable[Segment]) -> Iterator[str]:
+        """What stands before, between and behind the pictures."""
+        pieces: list[tuple[str, bool]] = []
+        for segment in segments:
+            match segment:
+                case TextSegment():
+                    pieces.append((segment.text, segment.special))
+                case IdsSegment():
+                    pieces += self._spelled(segment.ids)
+                case ImageSegment():
+                    yield self._checked(pieces)
+                    pieces = []
+        yield self._checked(pieces)
+
+    def _spelled(self, ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
+        """Control tokens apart from what is between them."""
+        self._encoder.check_ids(ids)
+        start = 0
+        for position, token in enumerate(ids):
+            if token in self._vocabulary.control:
+                yield self._spell(ids[start:position]), False
+                yield self._vocabulary.control[token], True
+                start = position + 1
+        yield self._spell(ids[start:]), False
+
+    def _spell(self, ids: Sequence[int]) -> str:
+        """What a run of ids without control tokens stands for; answers come again with every turn."""
+        run = tuple(ids)
+        if not run:
+            return ""
+        with self._lock:
+            text = self._spelled_runs.get(run)
+        if text is None:
+            text = str(self._client.call("POST", "/detokenize", {"tokens": run})["content"])
+        with self._lock:
+            self._spelled_runs[run] = text
+            self._spelled_runs.move_to_end(run)
+            if len(self._spelled_runs) > _KEPT_RUNS:
+                self._spelled_runs.popitem(last=False)
+        return text
+
+    def _checked(self, pieces: Iterable[tuple[str, bool]]) -> str:
+        """The pieces as one text, in which nothing but the template's own becomes a control token."""
+        texts: list[str] = []
+        starts, ends = list[int](), list[int]()  # of what is the template's own
+        length = 0
+        for piece, special in pieces:
+            if special and ends and ends[-1] == length:
+                ends[-1] += len(piece)
+            elif special:
+                starts.append(length)
+                ends.append(length + len(piece))
+            texts.append(piece)
+            length += len(piece)
+        text = "".join(texts)
+
+        def is_own(found: re.Match[str]) -> bool:
+            place = bisect_right(starts, found.start()) - 1
+            return place >= 0 and found.end(1) <= ends[place]
+
+        forged = next((found for found in self._vocabulary.spellings(text) if not is_own(found)), None)
+        if forged is not None:
+            raise EngineFault(
+                "bad_request",
+                f"a text of this conversation spells the control token {forged[1]!r}, and beside pictures this engine "
+                "cannot tell the two apart: change that spelling, or leave the pictures out",
+            )
+        if self._marker in text:
+            raise EngineFault("bad_request", "a text of this conversation holds the engine's marker of a picture")
+        return text
+
+    def _fit(self, sizes: Sequence[Sized], text_tokens: int) -> list[ScaledPicture]:
+        """The pictures as large as may be: all of them the model's largest size, or else an equal bound for each."""
+        wanted = self._context - self._context // _ANSWER_SHARE
+        scaled: list[ScaledPicture] = []
+        for most in _LADDER:
+            scaled = [
+                ScaledPicture(sized=sized, rows=rows, columns=columns)
+                for sized, (rows, columns) in ((sized, sized.cells(most)) for sized in sizes)
+            ]
+            if text_tokens + sum(picture.tokens for picture in scaled) <= wanted:
+                break
+        return scaled

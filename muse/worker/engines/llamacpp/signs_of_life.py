@@ -1,0 +1,39 @@
+"""Signs of life from work that tells nothing of itself: the native server reads a picture in one go.
+
+On a slow machine that takes minutes, in which no event comes. Whoever watches the worker judges it by its progress, so
+it is told that there is some while the process computes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Final
+
+EVERY_S: Final = 10.0
+"""Far less than a request may be without progress (actors/supervisor/watchdog.py)."""
+
+
+@contextmanager
+def signs_of_life(
+    activity: Callable[[], object], say: Callable[[], None], *, every_s: float = EVERY_S
+) -> Generator[None]:
+    """Within the block, call `say` every so often, from another thread, but only if `activity` has changed since."""
+    over = threading.Event()
+
+    def watch() -> None:
+        before = activity()
+        while not over.wait(every_s):
+            now = activity()
+            if now != before:
+                say()
+            before = now
+
+    thread = threading.Thread(target=watch, name="signs of life", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

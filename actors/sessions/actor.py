@@ -217,13 +217,19 @@ class SessionManager:
 
     # ------------------------------------------------------------ sessions (child tasks)
 
+    def _unfinished(self, session_id: str) -> list[Turn]:
+        """Turns of a session that still have to end. One that has its outcome is over for everybody who asks, though
+        its task may need a moment more."""
+        turns = self._running + self._queue
+        return [turn for turn in turns if turn.reply.session_id == session_id and turn.reply.outcome is None]
+
     async def _describe(self, message: DescribeSession) -> None:
         session_id = message.session_id
         # Looked at first: one that is taken meanwhile is then in both, never in none.
         waiting = [
             (turn.reply.id, turn.request.messages)
-            for turn in self._running + self._queue
-            if turn.reply.session_id == session_id and not turn.history.is_committed
+            for turn in self._unfinished(session_id)
+            if not turn.history.is_committed
         ]
         try:
             view = await self._transcripts.ask(ShowSession(session_id=session_id))
@@ -249,7 +255,7 @@ class SessionManager:
     async def _set_history(self, message: SetHistory) -> None:
         session_id = message.session_id
         try:
-            if any(turn.reply.session_id == session_id for turn in self._running + self._queue):
+            if self._unfinished(session_id):
                 raise session_busy()
             await self._transcripts.ask(ReplaceHistory(session_id=session_id, messages=message.messages))
         except MuseError as fault:

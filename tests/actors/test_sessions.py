@@ -10,7 +10,8 @@ import pytest
 import trio
 
 from actors.reply import Failed, Finished, Reply
-from actors.sessions.messages import CancelTurn, StartTurn
+from actors.sessions.messages import CancelTurn, DescribeSession, SetHistory, StartTurn
+from actors.sessions.turn import Turn
 from actors.transcripts.messages import RecordedTurn, ShowSession
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.errors import MuseError
@@ -129,6 +130,28 @@ async def test_cancel_while_the_model_loads(core: CoreFactory) -> None:
         assert await running.sessions.ask(CancelTurn(reply_id=reply.id))
         assert (await finished(reply)).finish_reason == "cancelled"
         assert running.board.value.worker.state != "ready"
+        await running.wait_idle()
+
+
+async def test_a_turn_with_its_outcome_is_in_nobodys_way(core: CoreFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever heard of the end may look at the session or change it, however long the turn's task takes to go."""
+    may_go, run = trio.Event(), Turn.run
+
+    async def linger(turn: Turn) -> None:
+        await run(turn)
+        await may_go.wait()
+
+    monkeypatch.setattr(Turn, "run", linger)
+    async with core({**SCRIPT, "load_ms": 20000}) as running:
+        reply = await start(running, chat("hi", session_id="s"))
+        assert await running.sessions.ask(CancelTurn(reply_id=reply.id))
+        await finished(reply)
+        with pytest.raises(MuseError) as caught:
+            await running.sessions.ask(DescribeSession(session_id="s"))
+        assert caught.value.code == "session_not_found"
+        await running.sessions.ask(SetHistory(session_id="s", messages=chat("hello").messages))
+        assert running.board.value.requests.running + running.board.value.requests.queued == 1
+        may_go.set()
         await running.wait_idle()
 
 

@@ -127,7 +127,8 @@ class Ready:
 
     special_tokens: spellings of all control tokens, for checks. bos_token, eos_token: spellings that
     the chat template may use, empty when the model has none. chat_template: Jinja source or null.
-    kv_bytes: what conversations have been given; kv_limit_bytes: the most that they and their cache may have.
+    kv_bytes: what conversations have been given at the load; kv_limit_bytes: the most that they, the copies to go back
+    to and their cache may have.
     """
 
     protocol: int

@@ -118,7 +118,7 @@ class WorkerProcess:
     def _read_stderr(self) -> None:
         assert self.process.stderr
         for line in self.process.stderr:
-            self.stderr = (self.stderr + line)[-20_000:]
+            self.stderr = (self.stderr + line)[-200_000:]
 
     def next(self, wanted: Callable[[WorkerEvent], bool] = lambda _: True) -> WorkerEvent | None:
         """The next event that is wanted; None at the end of the worker's output."""

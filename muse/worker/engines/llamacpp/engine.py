@@ -116,6 +116,7 @@ class LlamaCppEngine:
             slots=slots,
             limit_mib=options.kv_mib,
             cache_mib=options.cache_mib,
+            batch=options.batch or LARGEST,
         )
         if plan.checkpoints:
             self._step.apart = LAST_APART

@@ -52,10 +52,14 @@ class ModelFile:
 
     def integer(self, key: str, default: int | None = None) -> int | None:
         """An integer of the metadata; `{arch}` in the key stands for the architecture."""
-        value = self.metadata.get(key.replace("{arch}", self.text("general.architecture")))
+        value = self.value(key)
         # Some keys may have a value a layer: the largest bounds them all.
         values = cast("list[object]", value) if isinstance(value, list) else [value]
         return max((n for n in values if isinstance(n, int) and not isinstance(n, bool)), default=default)
+
+    def value(self, key: str) -> Any:
+        """What the metadata have, None if nothing; `{arch}` as above."""
+        return self.metadata.get(key.replace("{arch}", self.text("general.architecture")))
 
     def text(self, key: str) -> str:
         """A string of the metadata, empty when it is missing."""

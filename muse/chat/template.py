@@ -38,7 +38,7 @@ from muse.chat.marked_text import (
     scaffold,
 )
 from muse.chat.splice import KnownAnswer, pieces_of, to_segments
-from muse.chat.template_checks import check_calls, check_names, missing_messages, refuse_missing
+from muse.chat.template_checks import check_calls, check_names, missing_messages, refuse_missing, wordless_calls
 from muse.chat.template_messages import hermes_messages, native_messages, native_tools
 from muse.chat.template_sandbox import TemplateEnvironment, TemplateLimits, TemplateTimeExceeded
 from muse.errors import ClientFault, EnvironmentFault, JsonScalar
@@ -164,9 +164,7 @@ class ChatTemplate:
 
         rendered = render(messages)
         # A template may have no room for the words beside a call; they are a message of their own then.
-        split = frozenset(
-            index for index in missing_messages(messages, pieces_of(rendered)) if messages[index].tool_calls
-        )
+        split = wordless_calls(messages, pieces_of(rendered))
         if split:
             rendered = render(messages)
         self._check_unknown(rendered)

@@ -25,6 +25,16 @@ def missing_messages(messages: Sequence[Message], pieces: Iterable[Piece]) -> fr
     )
 
 
+def wordless_calls(messages: Sequence[Message], pieces: Iterable[Piece]) -> frozenset[int]:
+    """Places of the messages whose calls have words beside them that the prompt does not hold as theirs."""
+    present = {piece.origin for piece in pieces}
+    return frozenset(
+        index
+        for index, message in enumerate(messages)
+        if message.tool_calls and message.content.strip() and content_of(index) not in present
+    )
+
+
 def refuse_missing(messages: Sequence[Message], missing: frozenset[int]) -> None:
     for index in sorted(missing)[:1]:
         raise ClientFault(

@@ -34,6 +34,7 @@ ErrorCode = Literal[
     "unsupported",
     "engine_error",
     "out_of_memory",
+    "engine_killed",
     "draft_slower",
 ]
 
@@ -220,8 +221,11 @@ class Result:
 
 @message
 class Error:
-    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits. `draft_slower`
-    comes for the worker as a whole and not fatal: it goes on, but would be faster without its draft."""
+    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits.
+
+    `engine_killed`: a signal from outside ended the engine, so another try may work, also after a failed load.
+    `draft_slower` comes for the worker as a whole and not fatal: it goes on, but would be faster without its draft.
+    """
 
     request_id: str | None
     code: ErrorCode

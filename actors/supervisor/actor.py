@@ -225,7 +225,7 @@ class WorkerSupervisor:
             self._run = None
             run.over.set()
             self._command.ended()
-        hopeless = run.fatal is not None and not run.had_ready
+        hopeless = run.fatal is not None and not run.had_ready and run.fatal.code != "engine_killed"
         # The state changes before the sinks hear of it, so that whatever they do next (queue again,
         # ask for a count) meets a supervisor that knows it has no worker.
         if not run.retired:

@@ -104,7 +104,7 @@ ROWS: Final[tuple[Row, ...]] = (
         fault="The worker dies (SIGKILL, SIGSEGV, exit 0, exit 1) while starting, while loading or just ready",
         sees=Sees.WAITS,
         recovers=Recovers.REPLACED,
-        proof=(_SCRIPTED, _REAL),
+        proof=(_SCRIPTED, _REAL, "test_real_worker::test_a_kill_in_the_load_is_no_proof_against_the_model"),
         cases=_deaths("start", "load", "ready"),
     ),
     Row(

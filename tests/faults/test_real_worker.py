@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -136,3 +137,23 @@ def test_the_real_worker_is_hurt(real_server: RealServer, phase: Phase, whom: Wh
     assert real_server.ask() == real_server.answer
     real_server.process.wait_idle()
     assert len(children_of(real_server.process.pid)) == 3
+
+
+def test_a_kill_in_the_load_is_no_proof_against_the_model(real_server: RealServer) -> None:
+    """Whoever or whatever killed the engine: it is tried again, and what may have been the cause is logged."""
+    real_server.process.wait_idle()
+    epoch = real_server.epoch()
+    real_server.client.post("/api/worker/restart", json={})
+    real_server.process.wait_until(
+        lambda state: state["worker"]["epoch"] > epoch and state["worker"]["stage"] == "loading the model"
+    )
+    listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,args="], capture_output=True, text=True, check=True)
+    ours = children_of(real_server.process.pid)
+    engines = [int(line.split()[0]) for line in listing.stdout.splitlines() if "llamacpp.serve" in line]
+    (engine,) = [pid for pid in engines if pid in ours]
+    os.kill(engine, signal.SIGKILL)
+    real_server.wait_epoch(epoch + 2, "ready", "busy")
+    assert real_server.ask() == real_server.answer
+    log = real_server.process.stderr()
+    assert "cannot load this model: the engine's process died by SIGKILL" in log
+    assert "Somebody killed it, or the memory did not suffice" in log

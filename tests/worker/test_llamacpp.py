@@ -54,6 +54,15 @@ def socket_of(worker: WorkerProcess) -> Path:
     return Path(command.stdout.split('"socket": "')[1].split('"')[0])
 
 
+def engine_pid(worker: WorkerProcess) -> int:
+    """The native server's process; while it loads, the worker has other children for moments."""
+    listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
+    parent = worker_pid(worker.process.pid)
+    rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
+    (found,) = [int(pid) for pid, ppid, args in rows if int(ppid) == parent and "llamacpp.serve" in args]
+    return found
+
+
 @pytest.fixture
 def inner(llama: WorkerProcess) -> Client:
     """A client of the native server itself, to compare with."""
@@ -471,8 +480,23 @@ def test_death_of_the_native_process_is_told_and_passed_on(own: WorkerProcess, n
     error = own.wait(Error)
     assert error.fatal
     assert number.name in error.message
-    assert error.code == ("out_of_memory" if number == signal.SIGKILL else "engine_error")
+    assert error.code == ("engine_killed" if number == signal.SIGKILL else "engine_error")
+    assert ("the memory did not suffice" in error.message) == (number == signal.SIGKILL)
     assert own.wait_exit() == -number
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGKILL, "engine_killed"), (signal.SIGTERM, "engine_killed"), (signal.SIGSEGV, "engine_error")],
+)
+def test_a_death_in_the_load_is_told(own: WorkerProcess, number: signal.Signals, code: str) -> None:
+    """One from outside is told apart from a crash, which the next load would repeat."""
+    own.next(lambda e: isinstance(e, Loading) and e.stage == "loading the model")
+    os.kill(engine_pid(own), number)
+    error = own.wait(Error)
+    assert (error.code, error.fatal) == (code, True)
+    assert f"cannot load this model: the engine's process died by {number.name}" in error.message
+    assert own.wait_exit() == 3
 
 
 def test_sigkill_of_the_worker_takes_the_native_process_along(own: WorkerProcess) -> None:

@@ -31,6 +31,9 @@ _SOCKET_NAME: Final = "e.sock"  # the ending tells the server that this is no ho
 _MAX_SOCKET_PATH: Final = 100
 _LOG_LINES: Final = 60
 _SIGN_OF_LIFE_S: Final = 1.0
+# Signals that a program does not end itself by. They prove nothing about the model.
+_FROM_OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_MORE_MEMORY: Final = "close other programs, or use a smaller --context or model"
 # Threads that wait by spinning cost the whole speed as soon as anything else runs. Measured on 2 cores with
 # libgomp: 105 tokens/s idle with the default and with 1000 spins alike; beside one busy process 1 to 45
 # tokens/s with the default, 25 to 30 with 1000; without any spinning 40 at all times.
@@ -130,17 +133,22 @@ class InnerServer:
         return EngineFault(self._code(returncode), text, fatal=True)
 
     def _code(self, returncode: int) -> ErrorCode:
-        # The kernel's last resort against a full memory is SIGKILL; we have not sent one ourselves here.
-        starved = re.search(r"out of memory|failed to allocate|unable to allocate|bad_alloc", "\n".join(self._log))
-        return "out_of_memory" if starved or returncode == -signal.SIGKILL else "engine_error"
+        if re.search(r"out of memory|failed to allocate|unable to allocate|bad_alloc", "\n".join(self._log)):
+            return "out_of_memory"
+        return "engine_killed" if -returncode in _FROM_OUTSIDE else "engine_error"
 
     def _epitaph(self, returncode: int) -> str:
         how = f"ended with status {returncode}" if returncode >= 0 else f"died by {signal.Signals(-returncode).name}"
         last = _plain(self._log[-1]) if self._log else ""
         words = f"the engine's process {how}" + (f"; its last words: {last}" if last else "")
-        if self._code(returncode) == "out_of_memory":
-            words += ". The memory did not suffice: close other programs, or use a smaller --context or model"
-        return words
+        match self._code(returncode):
+            case "out_of_memory":
+                return f"{words}. The memory did not suffice: {_MORE_MEMORY}"
+            case "engine_killed" if returncode == -signal.SIGKILL:
+                # The kernel's last resort against a full memory; we have not sent one ourselves here.
+                return f"{words}. Somebody killed it, or the memory did not suffice: then {_MORE_MEMORY}"
+            case _:
+                return words
 
 
 def _plain(line: str) -> str:

@@ -76,16 +76,23 @@ def _summary(view: SessionView) -> dict[str, object]:
 def _described(state: SessionState) -> dict[str, object]:
     view = state.view
     messages = [_message(message, view.turns.get(index)) for index, message in enumerate(view.messages)]
-    newest = view.turns.get(len(view.messages))
-    if newest is not None:
-        answer = Message(role="assistant", content=newest.content, tool_calls=newest.tool_calls)
-        messages.append(_message(answer, newest))
+    messages += _newest(view.turns.get(len(view.messages)))
     waiting = [
-        {"reply_id": reply_id, "messages": [_message(message, None) for message in conversation]}
-        for reply_id, conversation in state.waiting
+        {
+            "reply_id": request.reply_id,
+            "messages": [_message(message, None) for message in request.messages] + _newest(request.begun),
+        }
+        for request in state.waiting
     ]
     resident = state.resident_tokens
     return {**_summary(view), "messages": messages, "waiting": waiting, "resident_tokens": resident}
+
+
+def _newest(turn: RecordedTurn | None) -> list[dict[str, object]]:
+    """The answer that nobody has sent back yet, if there is one."""
+    if turn is None:
+        return []
+    return [_message(Message(role="assistant", content=turn.content, tool_calls=turn.tool_calls), turn)]
 
 
 def _message(message: Message, turn: RecordedTurn | None) -> dict[str, object]:

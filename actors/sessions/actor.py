@@ -31,6 +31,7 @@ from actors.sessions.messages import (
     SessionState,
     SetHistory,
     StartTurn,
+    WaitingRequest,
 )
 from actors.sessions.shelf import Shelf
 from actors.sessions.turn import Turn
@@ -227,7 +228,7 @@ class SessionManager:
         session_id = message.session_id
         # Looked at first: one that is taken meanwhile is then in both, never in none.
         waiting = [
-            (turn.reply.id, turn.request.messages)
+            WaitingRequest(reply_id=turn.reply.id, messages=turn.request.messages, begun=turn.history.begun)
             for turn in self._unfinished(session_id)
             if not turn.history.is_committed
         ]
@@ -243,7 +244,7 @@ class SessionManager:
         with suppress(MuseError), trio.move_on_after(RESIDENT_WAIT_S):
             shown = await self._supervisor.ask(SessionCommand(action="show", session_id=session_id))
             resident = None if shown.resident_ids is None else len(shown.resident_ids)
-        still = tuple(turn for turn in waiting if turn[0] != view.running)
+        still = tuple(request for request in waiting if request.reply_id != view.running)
         message.port.answer(SessionState(view=view, resident_tokens=resident, waiting=still))
 
     async def _describe_all(self, message: DescribeSessions) -> None:

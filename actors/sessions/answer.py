@@ -42,9 +42,11 @@ class Answer:
         self.thinking_tokens = 0
         self.stopped = False
         """A stop string was seen, or what else ends an answer: it is complete, whatever still comes."""
-        # Text before this reply, when it continues another one.
+        # What came before this reply, when it continues another one.
         self._earlier: dict[Channel, str] = {"answer": "", "reasoning": ""}
-        self._earlier_tokens = 0
+        self.earlier_tokens = 0
+        self.earlier_thinking_tokens = 0
+        self._says_thoughts = False  # with its last event
         self._reply = reply
         self._parser = parser
         self._stop = StopMatcher(stops)
@@ -57,7 +59,7 @@ class Answer:
     @property
     def new_tokens(self) -> int:
         """Tokens generated for this reply, those before a `continue` not counted."""
-        return self.generated.tokens - self._earlier_tokens
+        return self.generated.tokens - self.earlier_tokens
 
     @property
     def is_thinking(self) -> bool:
@@ -66,9 +68,9 @@ class Answer:
 
     @property
     def thought_enough(self) -> bool:
-        """The budget for thinking is used up and the channel still open."""
+        """The budget for thinking is used up in the middle of a thought. Between messages there is nothing to close."""
         limit = self._max_thinking_tokens
-        return limit is not None and self.is_thinking and self.thinking_tokens >= limit
+        return limit is not None and self.is_thinking and self._says_thoughts and self.thinking_tokens >= limit
 
     @property
     def header(self) -> str:
@@ -114,6 +116,7 @@ class Answer:
         self.generated.add(event)
         if self.stopped:
             return
+        self._says_thoughts = False
         kind: TextKind = "control" if event.control else "mixed" if event.ids is None else "text"
         self._give(self._parser.feed(event.text, kind))
         if self._parser.turn_over and not self.stopped:
@@ -195,12 +198,16 @@ class Answer:
         )
         following._calls = Calls(reply, repair=False, earlier=self.calls)
         following.generated = self.generated.copy()
-        following._earlier_tokens = following.generated.tokens
+        following.earlier_tokens = following.generated.tokens
+        following.earlier_thinking_tokens = self.earlier_thinking_tokens + self.thinking_tokens
         following._earlier = {channel: self.text(channel) for channel in self._earlier}
+        if max_thinking_tokens == 0:
+            following.close_reasoning()  # an open thought is not to have one more token
         return following
 
     def _say(self, reasoning: bool, text: str) -> None:
         if reasoning:
+            self._says_thoughts = True
             self._reply.append("reasoning", text)
         elif not self.stopped:
             visible, self.stopped = self._stop.feed(text)

@@ -22,7 +22,7 @@ log = logging.getLogger("muse.sessions")
 
 
 class TurnHistory:
-    """For one turn. `earlier`: that of the turn whose answer this one continues."""
+    """For one turn. `earlier`: that of the turn whose answer this one continues. `begun`: that answer so far."""
 
     def __init__(
         self,
@@ -31,7 +31,9 @@ class TurnHistory:
         reply: Reply,
         transcripts: Address[TranscriptMessage],
         earlier: TurnHistory | None,
+        begun: RecordedTurn | None = None,
     ) -> None:
+        self.begun = begun
         self._request = request
         self._reply = reply
         self._transcripts = transcripts
@@ -66,8 +68,10 @@ class TurnHistory:
                     messages=self._request.messages,
                     started=self._began,
                     reply_id=self._reply.id,
+                    begun=self.begun,
                 )
             )
+            self.begun = None  # the store has it
 
     async def record(
         self,
@@ -110,3 +114,10 @@ class TurnHistory:
             fault=fault,
         )
         return RecordTurn(session_id=session_id, reply_id=self._reply.id, turn=turn)
+
+
+def begun_by(answer: Answer, reply_id: str) -> RecordedTurn:
+    """What a cut answer said, for the turn that continues it."""
+    return RecordedTurn(
+        content=answer.text("answer"), reasoning=answer.text("reasoning"), tool_calls=answer.calls, reply_id=reply_id
+    )

@@ -8,7 +8,7 @@ import attrs
 
 from actors.kernel import Question
 from actors.reply import Reply
-from actors.transcripts.messages import SessionView
+from actors.transcripts.messages import RecordedTurn, SessionView
 from muse.api.chat_request import ChatRequest
 from muse.api.message import Message
 
@@ -49,13 +49,22 @@ class AnswerNow(Question[bool]):
 
 
 @attrs.frozen(kw_only=True)
+class WaitingRequest:
+    """One that the model has not taken yet. begun: the cut answer that it continues."""
+
+    reply_id: str
+    messages: tuple[Message, ...]
+    begun: RecordedTurn | None
+
+
+@attrs.frozen(kw_only=True)
 class SessionState:
     """A session as the store knows it, how many tokens of it the model holds (None: cannot be told now), and its
-    requests that the model has not taken yet: id of the reply and messages, in their order."""
+    requests that wait, in their order."""
 
     view: SessionView
     resident_tokens: int | None
-    waiting: tuple[tuple[str, tuple[Message, ...]], ...] = ()
+    waiting: tuple[WaitingRequest, ...] = ()
 
 
 @attrs.frozen(kw_only=True)

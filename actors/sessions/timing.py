@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from actors.reply import Sign
 from actors.sessions.answer import Answer
 from muse import protocol
 from muse.api.metrics import AnswerEnd, MuseMetrics
@@ -11,12 +12,37 @@ from muse.api.metrics import AnswerEnd, MuseMetrics
 
 @attrs.define(slots=True, kw_only=True)
 class TurnTimes:
-    """Monotonic seconds; None: did not happen (yet)."""
+    """Monotonic seconds; None: did not happen (yet). thinking: since when, while it does. thought_s, earlier_thought_s:
+    how long it did, in this turn and in those that it continues."""
 
     submitted: float
     started: float | None = None
     first_token: float | None = None
     ended: float | None = None
+    thinking: float | None = None
+    thought_s: float = 0.0
+    earlier_thought_s: float = 0.0
+
+    @property
+    def all_thought_s(self) -> float:
+        """In all turns together."""
+        return self.earlier_thought_s + self.thought_s
+
+    def note_thinking(self, is_thinking: bool, now: float) -> None:
+        """Whether the model thinks from now on."""
+        if is_thinking and self.thinking is None:
+            self.thinking = now
+        elif not is_thinking and self.thinking is not None:
+            self.thought_s += now - self.thinking
+            self.thinking = None
+
+
+def decoding(answer: Answer, times: TurnTimes) -> Sign:
+    """The sign of life while tokens come, with what the thinking took once it is over."""
+    thought = answer.earlier_thinking_tokens + answer.thinking_tokens
+    if answer.is_thinking or not thought:
+        return Sign(phase="decode")
+    return Sign(phase="decode", thinking_tokens=thought, thinking_ms=round(times.all_thought_s * 1000, 3))
 
 
 def _ms(start: float, end: float | None) -> float | None:
@@ -70,7 +96,11 @@ def metrics_of(
         draft_proposed=draft.proposed if draft is not None else None,
         draft_accepted=draft.accepted if draft is not None else None,
         thinking_tokens=answer.thinking_tokens if answer is not None else 0,
+        thinking_ms=times.thought_s * 1000 if answer is not None and answer.thinking_tokens else None,
         thinking_unfinished=answer is not None and answer.is_thinking and finish_reason == "length",
+        earlier_tokens=answer.earlier_tokens if answer is not None else 0,
+        earlier_thinking_tokens=answer.earlier_thinking_tokens if answer is not None else 0,
+        earlier_thinking_ms=times.earlier_thought_s * 1000,
         max_tokens_cut_to=accepted.room
         if accepted is not None and max_tokens is not None and max_tokens > accepted.room
         else None,

@@ -23,10 +23,10 @@ import trio
 from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
 from actors.sessions.answer import Answer, begin_answer
-from actors.sessions.history import TurnHistory
+from actors.sessions.history import TurnHistory, begun_by
 from actors.sessions.readiness import check_abilities, check_room, wait_model
 from actors.sessions.resume_policy import ResumePolicy
-from actors.sessions.timing import TurnTimes, added_up, metrics_of
+from actors.sessions.timing import TurnTimes, added_up, decoding, metrics_of
 from actors.state_board import StateBoard
 from actors.supervisor.faults import fault_of
 from actors.supervisor.messages import (
@@ -43,8 +43,6 @@ from muse.chat.forced_call import form_of
 from muse.errors import MuseError
 
 log = logging.getLogger("muse.sessions")
-
-DECODING: Final = Sign(phase="decode")
 
 
 class Turn:
@@ -70,11 +68,16 @@ class Turn:
         self._board = board
         self._supervisor = supervisor
         self.history: Final = TurnHistory(
-            request=request, reply=reply, transcripts=transcripts, earlier=earlier.history if earlier else None
+            request=request,
+            reply=reply,
+            transcripts=transcripts,
+            earlier=earlier.history if earlier else None,
+            begun=begun_by(earlier.answer, earlier.reply.id) if earlier and earlier.answer else None,
         )
         self._unattended_s = unattended_s
         self._earlier = earlier
-        self._times = TurnTimes(submitted=trio.current_time())
+        before = earlier.times.all_thought_s if earlier else 0.0
+        self.times: Final = TurnTimes(submitted=trio.current_time(), earlier_thought_s=before)
         self._admitted = trio.Event()
         self._waiting: trio.CancelScope | None = None
         self._attempts = 0
@@ -198,8 +201,8 @@ class Turn:
         self._attempts += 1
         self._fault = self._done = None
         self._was_accepted = False
-        if self._times.started is None:
-            self._times.started = trio.current_time()
+        if self.times.started is None:
+            self.times.started = trio.current_time()
         await self._supervisor.tell(StartGeneration(command=command, sink=self))
         cancel_sent = False
         while self._done is None and self._fault is None:
@@ -232,7 +235,11 @@ class Turn:
     def _closes_reasoning(self) -> bool:
         wanted, self._close_wanted = self._close_wanted, False
         cut_short = self._done is not None and self._done.finish_reason == "cancelled"
-        return wanted and cut_short and self.answer is not None and self.answer.close_reasoning()
+        if not wanted or not cut_short or self.answer is None:
+            return False
+        # Where the model has ended its thought by itself meanwhile, it only goes on.
+        self.answer.close_reasoning()
+        return True
 
     def _repairs_call(self) -> bool:
         ended = self._done is not None and self._done.finish_reason == "stop"
@@ -300,10 +307,11 @@ class Turn:
     def _on_tokens(self, event: protocol.Tokens) -> None:
         answer = self.answer
         assert answer is not None
-        if self._times.first_token is None:
-            self._times.first_token = trio.current_time()
-        self.reply.show(DECODING)
+        if self.times.first_token is None:
+            self.times.first_token = trio.current_time()
         answer.take(event)
+        self.times.note_thinking(answer.is_thinking, trio.current_time())
+        self.reply.show(decoding(answer, self.times))
         if answer.stopped and not self._cancel_wanted:
             self.cancel()
         elif answer.thought_enough and not self._close_wanted:
@@ -321,9 +329,10 @@ class Turn:
         if answer is not None:
             answer.flush()
         reason = self._finish_reason()
-        self._times.ended = trio.current_time()
+        self.times.ended = trio.current_time()
+        self.times.note_thinking(False, self.times.ended)
         metrics = metrics_of(
-            self._times,
+            self.times,
             self._accepted,
             self._done,
             reason,

@@ -42,12 +42,13 @@ class BuildPrompt(Question[Prompt]):
 class CommitTurn:
     """Turn -> store: the worker took the prompt. From now on these messages are the session's history:
     answers that differ from what was recorded, and all later ones, lose their ids. To be followed by
-    RecordTurn."""
+    RecordTurn. begun: the cut answer that this turn continues."""
 
     session_id: str
     messages: tuple[Message, ...]
     started: datetime
     reply_id: str
+    begun: RecordedTurn | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -79,8 +80,8 @@ class RecordTurn:
 @attrs.frozen(kw_only=True)
 class SessionView:
     """messages: the visible history. turns: by index of the message, what is known of answers given here;
-    one index more than there are messages: the answer that nobody has sent back yet. running: id of the
-    reply that is being given."""
+    one index more than there are messages: the answer that nobody has sent back yet, or the beginning of the one that
+    is being given, if that continues a cut one. running: id of the reply that is being given."""
 
     session_id: str
     started: datetime

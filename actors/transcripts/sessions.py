@@ -34,13 +34,14 @@ _ID_CHARS: Final = 4
 
 @attrs.define(slots=True)
 class _Session:
-    """turns: by ordinal among the answers of `messages`, the newest one not yet being among them. chars: what
-    it costs."""
+    """turns: by ordinal among the answers of `messages`, the newest one not yet being among them. begun: what the
+    running turn continues. chars: what it costs."""
 
     started: datetime
     messages: tuple[Message, ...] = ()
     turns: list[RecordedTurn] = attrs.field(factory=list[RecordedTurn])
     running: str | None = None
+    begun: RecordedTurn | None = None
     chars: int = 0
 
 
@@ -74,17 +75,26 @@ class Histories:
 
     def commit(self, message: CommitTurn) -> None:
         """A prompt was taken: its messages are the history now."""
-        self._set(message.session_id, message.messages, message.started, running=message.reply_id)
+        session_id, running = message.session_id, message.reply_id
+        self._set(session_id, message.messages, message.started, running=running, begun=message.begun)
 
     def replace(self, session_id: str, messages: tuple[Message, ...], now: datetime) -> bool:
         """The client changed the history without a request; false while a turn is being given."""
         session = self._sessions.get(session_id)
         if session is not None and session.running is not None:
             return False
-        self._set(session_id, messages, now, running=None)
+        self._set(session_id, messages, now, running=None, begun=None)
         return True
 
-    def _set(self, session_id: str, messages: tuple[Message, ...], started: datetime, *, running: str | None) -> None:
+    def _set(
+        self,
+        session_id: str,
+        messages: tuple[Message, ...],
+        started: datetime,
+        *,
+        running: str | None,
+        begun: RecordedTurn | None,
+    ) -> None:
         session = self._sessions.get(session_id)
         if session is None:
             session = self._sessions[session_id] = _Session(started=started)
@@ -96,7 +106,7 @@ class Histories:
             kept.append(turn)
         # From the first difference on the client's word is all there is.
         kept += [RecordedTurn(content=given.content, tool_calls=given.tool_calls) for given in answers[len(kept) :]]
-        session.turns, session.messages, session.running = kept, messages, running
+        session.turns, session.messages, session.running, session.begun = kept, messages, running, begun
         self._sessions.move_to_end(session_id)
         self._weigh(session)
         self._tidy()
@@ -108,7 +118,7 @@ class Histories:
         if session is None or session.running != message.reply_id:
             log.info("turn-of-a-forgotten-session reply=%s", message.reply_id)
             return
-        session.running = None
+        session.running = session.begun = None
         session.turns.append(message.turn)
         self._weigh(session)
         self._tidy()
@@ -126,11 +136,12 @@ class Histories:
             return None
         answers = [index for index, given in enumerate(session.messages) if given.role == "assistant"]
         places = [*answers, len(session.messages)]
+        turns = [*session.turns, session.begun] if session.begun is not None else session.turns
         return SessionView(
             session_id=session_id,
             started=session.started,
             messages=session.messages,
-            turns=dict(zip(places, session.turns, strict=False)),
+            turns=dict(zip(places, turns, strict=False)),
             running=session.running,
         )
 
@@ -142,9 +153,10 @@ class Histories:
     def _weigh(self, session: _Session) -> None:
         self._chars -= session.chars
         texts = sum(len(message.content) + _chars(message.tool_calls) for message in session.messages)
+        given = [*session.turns, session.begun] if session.begun is not None else session.turns
         turns = sum(
             len(turn.content) + len(turn.reasoning) + _chars(turn.tool_calls) + _ID_CHARS * len(turn.ids or ())
-            for turn in session.turns
+            for turn in given
         )
         session.chars = texts + turns
         self._chars += session.chars

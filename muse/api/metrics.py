@@ -29,7 +29,9 @@ class MuseMetrics:
 
     completion_tokens leaves the end-of-turn token out and includes thinking. queue_ms: from admission to
     the moment that the worker took the request. time_to_first_token_ms and total_ms: from admission.
-    thinking_unfinished: the budget ended inside the reasoning, so there is no answer yet. max_tokens_cut_to: the
+    thinking_ms: the reasoning, from its first token to the answer's; with the pause of a restart in it.
+    thinking_unfinished: the budget ended inside the reasoning, so there is no answer yet. earlier_*: the same counts of
+    the replies that this one continues; they are not in the others. max_tokens_cut_to: the
     room that the prompt left, where max_tokens asked for more. resumed: how often the answer was continued after
     the model process died. draft_proposed, draft_accepted: tokens that the draft guessed and that the model took, over
     all parts of the answer but those in which the process died: of these nothing is known. finish_reason also says
@@ -49,7 +51,11 @@ class MuseMetrics:
     time_to_first_token_ms: float | None = None
     total_ms: float | None = None
     thinking_tokens: int | None = None
+    thinking_ms: float | None = None
     thinking_unfinished: bool = False
+    earlier_tokens: int = 0
+    earlier_thinking_tokens: int = 0
+    earlier_thinking_ms: float = 0.0
     max_tokens_cut_to: int | None = None
     vision_encoder_ms: float | None = None
     draft_proposed: int | None = None

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from actors.reply import Reply
+from actors.reply import Reply, Sign
 from actors.sessions.messages import AnswerNow
+from actors.transcripts.messages import ShowSession
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from tests.actors.conftest import Core
 from tests.actors.test_resume import dying
@@ -89,3 +90,70 @@ async def test_answer_now_ends_the_thought(core: CoreFactory) -> None:
         await finished(reply)
         assert reply.text("reasoning").replace("hm ", "") == ""
         assert reply.text("answer").endswith("hm hm ")
+
+
+@pytest.mark.parametrize("limit", range(1, 9))
+async def test_a_thinking_budget_that_ends_anywhere_cuts_no_answer_off(core: CoreFactory, limit: int) -> None:
+    """Also where it is used up by the end of the thought itself: then there is nothing to close, and the turn goes
+    on as it was."""
+    async with core({**SCRIPT, "answers": [{"tokens": WORDS, "token_ms": 20}]}) as running:
+        reply = await start(running, request("2 + 2?", muse={"max_thinking_tokens": limit}))
+        outcome = await finished(reply)
+        assert outcome.finish_reason == "stop"
+        assert "Two and two".startswith(said(reply)[0])
+        assert said(reply)[1].endswith("It is four <|message|>.")
+
+
+async def test_answer_now_behind_the_thought_only_goes_on(core: CoreFactory) -> None:
+    """The model has ended it by itself: there is nothing to close, and the answer comes whole."""
+    pause = {"at": "token", "token": THOUGHT.index("<|start|>"), "do": "delay", "ms": 300}
+    async with core({**SCRIPT, "answers": [{"tokens": WORDS, "faults": [pause]}]}) as running:
+        reply = await start(running, request("2 + 2?"))
+        while not reply.text("reasoning").endswith("two"):
+            await reply.wait_news(reply.end, reply.sign_version)
+        assert await running.sessions.ask(AnswerNow(reply_id=reply.id))
+        assert (await finished(reply)).finish_reason == "stop"
+        assert said(reply) == ("Two and two", "It is four <|message|>.")
+
+
+async def test_a_thought_that_was_cut_is_continued(core: CoreFactory) -> None:
+    """The new reply has the rest; the session and the receipt know what came before."""
+    async with core(SCRIPT) as running:
+        cut = await start(running, request("2 + 2?", session_id="s", max_tokens=4))
+        before = (await finished(cut)).metrics
+        assert before.thinking_unfinished
+        assert before.thinking_ms is not None
+        rest = await start(running, parse_chat_request({"muse": {"continue": cut.id}}, SamplingDefaults()))
+        metrics = (await finished(rest)).metrics
+        assert (said(cut), said(rest)) == (("Two and", ""), (" two", "It is four <|message|>."))
+        assert (metrics.earlier_tokens, metrics.earlier_thinking_tokens) == (4, before.thinking_tokens)
+        assert metrics.earlier_thinking_ms == pytest.approx(before.thinking_ms)
+        view = await running.transcripts.ask(ShowSession(session_id="s"))
+        assert (view.turns[1].reasoning, view.turns[1].content) == ("Two and two", "It is four <|message|>.")
+
+
+async def test_no_more_thinking_closes_a_cut_thought_at_once(core: CoreFactory) -> None:
+    """`max_thinking_tokens` 0 with `continue`: not one more token of it."""
+    async with core(SCRIPT) as running:
+        cut = await start(running, request("2 + 2?", max_tokens=4))
+        await finished(cut)
+        body = {"muse": {"continue": cut.id, "max_thinking_tokens": 0}}
+        rest = await start(running, parse_chat_request(body, SamplingDefaults()))
+        metrics = (await finished(rest)).metrics
+        assert rest.text("reasoning") == ""
+        assert rest.text("answer").endswith("It is four <|message|>.")
+        assert (metrics.thinking_tokens, metrics.thinking_ms) == (0, None)
+
+
+async def test_the_sign_of_decoding_tells_what_the_thought_took(core: CoreFactory) -> None:
+    """Once it is over, as the receipt will; a continued one counts from its beginning."""
+    async with core({**SCRIPT, "answers": [{"tokens": WORDS, "token_ms": 5}]}) as running:
+        cut = await start(running, request("2 + 2?", max_tokens=4))
+        await finished(cut)
+        assert cut.sign == Sign(phase="decode")
+        rest = await start(running, parse_chat_request({"muse": {"continue": cut.id}}, SamplingDefaults()))
+        metrics = (await finished(rest)).metrics
+        assert metrics.thinking_ms is not None
+        assert rest.sign is not None
+        assert rest.sign.thinking_tokens == metrics.earlier_thinking_tokens + (metrics.thinking_tokens or 0)
+        assert rest.sign.thinking_ms == pytest.approx(metrics.earlier_thinking_ms + metrics.thinking_ms, abs=0.01)

@@ -237,6 +237,30 @@ def test_a_request_that_waits_is_shown_and_can_be_ended_by_its_id(scripted_serve
     assert server.get("/v1/sessions/s").status_code == 404
 
 
+def test_a_continued_answer_is_shown_from_its_beginning(scripted_server: Start) -> None:
+    """While it waits and while it runs: the cut answer stands last, and the reply that goes on with it is named."""
+    server = scripted_server({**ECHO, "slots": 1})
+    cut = ask(server, [said("user", "slow")], session_id="s", max_tokens=3)
+    with server.stream_chat("slow") as other:
+        lines = other.iter_lines()  # closes the stream when it is dropped
+        assert next(lines)
+        body = {"muse": {"continue": cut["id"], "detached": True}, "stream": True}
+        with httpx.stream("POST", server.url + "/v1/chat/completions", json=body, timeout=HANG_GUARD_S) as rest:
+            reply_id = rest.headers["muse-reply-id"]
+            begun = {**said("assistant", "la la la "), "reply_id": cut["id"]}
+            (waiting,) = server.get("/v1/sessions/s").json()["waiting"]
+            assert waiting == {"reply_id": reply_id, "messages": [said("user", "slow"), begun]}
+            other.close()
+            read_until(rest.iter_lines(), "la ")
+            shown = server.get("/v1/sessions/s").json()
+            assert (shown["running"], shown["messages"]) == (reply_id, [said("user", "slow"), begun])
+            assert server.post("/api/cancel", {"reply_id": reply_id}).json() == {"cancelled": True}
+    server.wait_idle()
+    whole = server.get("/v1/sessions/s").json()["messages"][-1]
+    assert whole["reply_id"] == reply_id
+    assert whole["content"].startswith("la la la la ")
+
+
 def test_a_history_can_be_changed_without_a_request(scripted_server: Start) -> None:
     """An edited answer is the session's at once; the ids before it stay. Not while an answer is being given."""
     server = scripted_server(ECHO)

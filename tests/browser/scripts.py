@@ -9,6 +9,8 @@ from typing import Any
 from playwright.sync_api import Locator, Page, Request, expect
 
 HANG_GUARD_MS = 20_000
+ALWAYS_SENT = {"messages", "session_id", "stream", "muse", "chat_template_kwargs"}
+"""Fields of every completion request of the page."""
 
 TOUR = """A **bold** start with *slant*, `code` and ~~gone~~.
 

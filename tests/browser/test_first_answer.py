@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.scripts import ask, record_requests, wait_over, wait_until
+from tests.browser.scripts import ALWAYS_SENT, ask, record_requests, wait_over, wait_until
 from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
@@ -46,8 +46,9 @@ def test_requests_carry_role_and_content_only(chromium_page: Page) -> None:
         {"role": "assistant", "content": "Short answer."},
         {"role": "user", "content": "and again"},
     ]
-    assert set(bodies[1]) == {"messages", "session_id", "stream", "muse"}
+    assert set(bodies[1]) == ALWAYS_SENT
     assert bodies[1]["muse"] == {"detached": True}
+    assert bodies[1]["chat_template_kwargs"] == {"return_reasoning": True}
     assert bodies[0]["session_id"] == bodies[1]["session_id"]
 
 

@@ -57,7 +57,7 @@ def test_a_reload_after_the_end_shows_the_chat_with_its_receipts(chromium_page: 
     chromium_page.reload()
     expect(chromium_page.locator(".receipt")).to_have_count(2)
     assert chromium_page.locator(".column").first.inner_text() == before
-    expect(chromium_page.locator(".from-model .note")).to_have_text("Stopped here.")
+    expect(chromium_page.locator(".from-model .note p")).to_have_text("Stopped here.")
     chromium_page.locator(".receipt").first.click()
     expect(chromium_page.locator(".receipt-details")).to_contain_text("so all of it was read")
     bodies = record_requests(chromium_page)

@@ -29,9 +29,10 @@ CONTRACT_KEYS = (
     *("prompt_tokens", "completion_tokens", "reused_prompt_tokens", "prefilled_prompt_tokens"),
     *("session_reset_reason", "session_reset_explanation", "prefill_ms", "prefill_tokens_per_second"),
     *("decode_ms", "decode_tokens_per_second"),
-    *("queue_ms", "time_to_first_token_ms", "total_ms", "thinking_tokens", "thinking_unfinished"),
+    *("queue_ms", "time_to_first_token_ms", "total_ms", "thinking_tokens", "thinking_ms", "thinking_unfinished"),
+    *("earlier_tokens", "earlier_thinking_tokens", "earlier_thinking_ms"),
     *("max_tokens_cut_to", "vision_encoder_ms"),
-    *("draft_proposed", "draft_accepted", "resumed", "cancelled", "finish_reason"),
+    *("draft_proposed", "draft_accepted", "resumed", "tool_warning", "tool_repairs", "cancelled", "finish_reason"),
 )
 
 

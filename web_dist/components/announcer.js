@@ -1,7 +1,7 @@
 // What a screen reader is told without being asked: once per ended answer, and when the server's state
 // changes in kind (not on every percent).
 import { html } from "../html.js";
-import { isRunning, lastEnded, undoable } from "../state/conversation.js";
+import { lastEnded, undoable } from "../state/conversation.js";
 import { status } from "../state/server.js";
 import { computed } from "../vendor/signals.js";
 
@@ -11,8 +11,8 @@ const SPOKEN_LENGTH = 240;
 const answerWords = computed(() => {
   const answer = lastEnded.value;
   if (undoable.value !== null) return "Answer edited. This can be undone.";
-  // Emptied while one runs: the same words twice in a row would otherwise be said only once.
-  if (answer === null || isRunning.value) return "";
+  // Empty while one runs: the same words twice in a row would otherwise be said only once.
+  if (answer === null) return "";
   switch (answer.phase.peek()) {
     case "failed":
       return `The answer failed. ${answer.error.peek().message}`;
@@ -21,9 +21,15 @@ const answerWords = computed(() => {
     case "stopped":
       return "Answer stopped.";
     default:
-      return `Answer finished. ${shorten(answer.text.peek())}`;
+      return endWords(answer);
   }
 });
+
+function endWords(answer) {
+  const isCut = answer.finishReason.peek() === "length";
+  if (!answer.hasText.peek()) return isCut ? "Cut off while thinking; there is no answer yet." : "There is no answer.";
+  return `${isCut ? "Answer cut off." : "Answer finished."} ${shorten(answer.text.peek())}`;
+}
 
 const stateWords = computed(() => {
   const { tone, text } = status.value;

@@ -1,4 +1,4 @@
-// One answer of the model: its text as it grows, what is going on while none comes, how it ended.
+// One answer of the model: its thinking and its text as they grow, what is going on while none comes, how it ended.
 import { html } from "../html.js";
 import { editAnswer, regenerate } from "../state/edits.js";
 import { isOver } from "../state/messages.js";
@@ -9,6 +9,7 @@ import { CopyButton } from "./copy_button.js";
 import { Editor, useReturningFocus } from "./editor.js";
 import { LiveText } from "./live_text.js";
 import { Receipt, ReceiptDetails } from "./receipt.js";
+import { Thinking } from "./thinking.js";
 import { TurnButton } from "./turn_button.js";
 import { Waiting } from "./waiting.js";
 
@@ -30,7 +31,8 @@ export function Answer({ answer, isLast }) {
   const isEnded = isOver(answer);
   return html`<article class="turn from-model" aria-busy=${isEnded ? "false" : "true"} data-phase=${answer.phase.value}>
     <h2 class="visually-hidden">Answer</h2>
-    <${LiveText} answer=${answer} />
+    <${Thinking} answer=${answer} />
+    <${LiveText} text=${answer.text} isEnded=${() => isOver(answer)} />
     ${isEnded
       ? html`<${Ending} answer=${answer} isLast=${isLast} editButton=${editButton} />`
       : html`<${Waiting} answer=${answer} />`}
@@ -42,7 +44,7 @@ const ENDINGS = { failed: Failure, interrupted: Interruption };
 function Ending({ answer, isLast, editButton }) {
   const isOpen = useSignal(false);
   const HowItEnded = ENDINGS[answer.phase.value] ?? Note;
-  const hasText = answer.text.value !== "";
+  const hasText = answer.hasText.value;
   // The words of a failure have a button of their own.
   const hasRetry = isLast && HowItEnded !== Note;
   const answerAgain = () => {

@@ -1,5 +1,6 @@
 // How an answer ended, where that is not simply its own end, and what can be done about it.
 import { html } from "../html.js";
+import { canContinue, continueAnswer, isUnfinishedThought } from "../state/continuation.js";
 import { undoable } from "../state/conversation.js";
 import { regenerate, undoEdit } from "../state/edits.js";
 import { returnToComposer } from "./composer.js";
@@ -8,15 +9,43 @@ import { Icon } from "./icons.js";
 
 export function Note({ answer, isLast }) {
   if (answer.isEdited) return html`<${Edited} canUndo=${isLast && undoable.value !== null} />`;
+  const words = endWords(answer);
+  if (words === null) return null;
+  const isCut = answer.phase.value === "done" && answer.finishReason.value === "length";
+  return html`<div class=${isCut ? "note caution with-button" : "note with-button"}>
+    <p>${words}</p>
+    <${GoOnButtons} answer=${answer} isLast=${isLast} />
+  </div>`;
+}
+
+function endWords(answer) {
+  const isThought = isUnfinishedThought(answer);
   if (answer.phase.value === "stopped") {
-    const words = answer.text.value === "" ? "Stopped before the first word." : "Stopped here.";
-    return html`<p class="note">${words}</p>`;
+    if (isThought) return "Stopped while it was thinking. There is no answer yet.";
+    return answer.hasText.value ? "Stopped here." : "Stopped before the first word.";
   }
   if (answer.finishReason.value === "length") {
-    return html`<p class="note caution">Cut off: the answer reached the longest length allowed, or the context is full.</p>`;
+    return isThought
+      ? "Cut off while it was thinking: the longest length allowed is used up, or the context is full."
+      : "Cut off: the answer reached the longest length allowed, or the context is full.";
   }
-  if (answer.text.value === "") return html`<p class="note">The model ended its answer without a word.</p>`;
-  return null;
+  if (answer.hasText.value) return null;
+  return isThought ? "The model thought, and ended without an answer." : "The model ended its answer without a word.";
+}
+
+/** What can be done with an answer that ended too early, besides asking again. */
+function GoOnButtons({ answer, isLast }) {
+  if (!isLast || !canContinue(answer)) return null;
+  const go = (options) => {
+    continueAnswer(answer, options);
+    returnToComposer();
+  };
+  return html`<div class="note-buttons">
+    <button type="button" class="framed" onClick=${() => go()}>Continue</button>
+    ${isUnfinishedThought(answer) && answer.phase.value !== "interrupted"
+      ? html`<button type="button" class="framed" onClick=${() => go({ withAnswer: true })}>Answer now</button>`
+      : null}
+  </div>`;
 }
 
 function Edited({ canUndo }) {
@@ -41,7 +70,8 @@ function RetryButton({ answer, words }) {
 export function Interruption({ answer, isLast }) {
   const words = answer.error.value.message;
   return html`<div class="note caution with-button" role="group" aria-label="Interrupted">
-    <p>${answer.text.value === "" ? words : `Interrupted here. ${words}`}</p>
+    <p>${answer.hasText.value ? `Interrupted here. ${words}` : words}</p>
+    <${GoOnButtons} answer=${answer} isLast=${isLast} />
     ${isLast ? html`<${RetryButton} answer=${answer} words="Send again" />` : null}
   </div>`;
 }
@@ -50,6 +80,7 @@ export function Failure({ answer, isLast }) {
   return html`<div class="failure" role="group" aria-label="Error">
     <${Icon} name="warning" />
     <div class="failure-words"><${FaultWords} fault=${answer.error.value} /></div>
+    <${GoOnButtons} answer=${answer} isLast=${isLast} />
     ${isLast ? html`<${RetryButton} answer=${answer} words="Retry" />` : null}
   </div>`;
 }

@@ -15,6 +15,17 @@ export function duration(ms) {
   return `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }
 
+/** Milliseconds as "under 1 s", "4 s" or "2 min 5 s", where the exact time does not matter. */
+export function roughDuration(ms) {
+  if (ms < 1000) return "under 1 s";
+  return ms < 60_000 ? `${Math.round(ms / 1000)} s` : duration(ms);
+}
+
+/** 1 as "1 token", 12345 as "12,345 tokens". */
+export function tokens(number) {
+  return `${count(number)} ${number === 1 ? "token" : "tokens"}`;
+}
+
 /** Tokens per second as "7.4" or "182". */
 export function rate(perSecond) {
   return perSecond < 100 ? perSecond.toFixed(1) : count(Math.round(perSecond));

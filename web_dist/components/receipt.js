@@ -1,6 +1,7 @@
 // What an answer cost: speed and time to the first token in one line, the rest on request.
 import { html } from "../html.js";
-import { count, duration, rate } from "./figures.js";
+import { percent } from "../state/server.js";
+import { count, duration, rate, tokens } from "./figures.js";
 import { Icon } from "./icons.js";
 
 const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
@@ -31,9 +32,9 @@ export function ReceiptDetails({ metrics }) {
 
 function rows(metrics) {
   const made = [];
-  const timed = (tokens, ms, perSecond) => {
+  const timed = (number, ms, perSecond) => {
     const time = isKnown(ms) ? ` in ${duration(ms)}` : "";
-    return `${count(tokens)} tokens${time}${isKnown(perSecond) && perSecond > 0 ? ` (${rate(perSecond)} tokens/s)` : ""}`;
+    return `${tokens(number)}${time}${isKnown(perSecond) && perSecond > 0 ? ` (${rate(perSecond)} tokens/s)` : ""}`;
   };
   if (isKnown(metrics.prompt_tokens)) made.push(["Conversation", promptWords(metrics)]);
   if (metrics.session_reset_explanation) made.push(["Memory", metrics.session_reset_explanation]);
@@ -43,14 +44,40 @@ function rows(metrics) {
   }
   if (isKnown(metrics.time_to_first_token_ms)) made.push(["First token", `after ${duration(metrics.time_to_first_token_ms)}`]);
   if (isKnown(metrics.completion_tokens)) {
-    made.push(["Answer", timed(metrics.completion_tokens, metrics.decode_ms, metrics.decode_tokens_per_second)]);
+    const { completion_tokens: written, thinking_tokens: thought } = metrics;
+    const all = timed(written, metrics.decode_ms, metrics.decode_tokens_per_second);
+    if (thought > 0) {
+      made.push(["Writing", all]);
+      made.push(["Thinking", isKnown(metrics.thinking_ms) ? `${tokens(thought)} in ${duration(metrics.thinking_ms)}` : tokens(thought)]);
+      made.push(["Answer", tokens(Math.max(0, written - thought))]);
+    } else made.push(["Answer", all]);
   }
+  if (metrics.draft_proposed > 0) made.push(["Draft", draftWords(metrics)]);
   if (isKnown(metrics.total_ms)) made.push(["In all", duration(metrics.total_ms)]);
+  return [...made, ...eventsOf(metrics)];
+}
+
+/** What did not go as usual. */
+function eventsOf(metrics) {
+  const made = [];
+  if (metrics.earlier_tokens > 0) made.push(["Continued", `behind ${tokens(metrics.earlier_tokens)} written before`]);
+  if (metrics.resumed > 0) {
+    made.push(["Restart", `continued after the model restarted${metrics.resumed > 1 ? `, ${count(metrics.resumed)} times` : ""}`]);
+  }
+  if (isKnown(metrics.max_tokens_cut_to)) {
+    made.push(["Length", `at most ${tokens(metrics.max_tokens_cut_to)}: the conversation left no room for more`]);
+  }
+  if (metrics.tool_warning) made.push(["Tool call", metrics.tool_warning]);
+  if (metrics.cancelled) made.push(["End", "stopped before the model was done"]);
   return made;
 }
 
+function draftWords({ draft_proposed: proposed, draft_accepted: accepted }) {
+  return `${count(accepted)} of ${tokens(proposed)} guessed ahead were right (${percent(accepted / proposed)})`;
+}
+
 function promptWords(metrics) {
-  const total = `${count(metrics.prompt_tokens)} tokens`;
+  const total = tokens(metrics.prompt_tokens);
   if (!isKnown(metrics.reused_prompt_tokens) || !isKnown(metrics.prefilled_prompt_tokens)) return total;
   const split = `${count(metrics.reused_prompt_tokens)} reused, ${count(metrics.prefilled_prompt_tokens)} new`;
   return `${total}: ${split}`;

@@ -2,8 +2,8 @@
 // while a selection is being dragged.
 import { html } from "../html.js";
 import { isPending, isRestoring, messages } from "../state/conversation.js";
+import { isAtEnd } from "../state/view.js";
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
-import { useSignal } from "../vendor/signals.js";
 import { Answer } from "./answer.js";
 import { EmptyState } from "./empty_state.js";
 import { Icon } from "./icons.js";
@@ -15,10 +15,9 @@ const END_ZONE_PX = 32;
 export function Transcript() {
   const scroller = useRef(null);
   const column = useRef(null);
-  const isAtEnd = useSignal(true);
   const list = messages.value;
 
-  useEffect(() => followEnd(scroller.current, column.current, isAtEnd), []);
+  useEffect(() => followEnd(scroller.current, column.current), []);
 
   // A message of one's own is always brought into view.
   const lastUserKey = list.findLast((message) => message.role === "user")?.key;
@@ -57,7 +56,7 @@ function turn(message, at, list) {
 }
 
 /** Keeps the end in view as the column grows, until the reader moves away from it. */
-function followEnd(scroller, column, isAtEnd) {
+function followEnd(scroller, column) {
   let lastTop = 0;
   let lastHeight = 0;
   let isDragging = false;

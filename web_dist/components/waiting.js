@@ -1,7 +1,9 @@
 // The line under an unfinished answer: what the server is at, in words, with a bar where it is known.
 import { html } from "../html.js";
+import { answerNow } from "../state/continuation.js";
 import { isStopping } from "../state/conversation.js";
 import { percent } from "../state/server.js";
+import { returnToComposer } from "./composer.js";
 import { count } from "./figures.js";
 
 export function Waiting({ answer }) {
@@ -12,18 +14,29 @@ export function Waiting({ answer }) {
     ${fraction === null
       ? null
       : html`<span class="waiting-bar" aria-hidden="true"><span style=${{ transform: `scaleX(${fraction})` }}></span></span>`}
+    ${answer.phase.value === "thinking" && !isStopping.value ? html`<${AnswerNow} answer=${answer} />` : null}
   </div>`;
+}
+
+function AnswerNow({ answer }) {
+  if (answer.haste.value) return null;
+  const ask = () => {
+    answerNow(answer);
+    returnToComposer();
+  };
+  return html`<button type="button" class="quiet answer-now" title="End the thinking here" onClick=${ask}>Answer now</button>`;
 }
 
 function describe(answer) {
   const plain = (words) => ({ words, fraction: null });
   if (isStopping.value) return plain("Stopping");
   const progress = answer.progress.value;
+  const hasBegun = answer.hasText.value || answer.hasReasoning.value;
   switch (progress?.phase) {
     case "loading": {
       const fraction = typeof progress.fraction === "number" ? progress.fraction : null;
       // Half an answer is there: the model is new, the answer is not.
-      const words = answer.phase.value === "writing" ? "The model is restarting; the answer goes on" : "Waiting for the model to load";
+      const words = hasBegun ? "The model is restarting; the answer goes on" : "Waiting for the model to load";
       return { words: fraction === null ? words : `${words}, ${percent(fraction)}`, fraction };
     }
     case "queued":
@@ -38,6 +51,12 @@ function describe(answer) {
     case "reconnecting":
       return plain("The connection was lost; reconnecting");
     default:
-      return plain(answer.phase.value === "writing" ? "Writing" : "Waiting for the first word");
+      return plain(phaseWords(answer, hasBegun));
   }
+}
+
+function phaseWords(answer, hasBegun) {
+  if (answer.phase.value === "writing") return "Writing";
+  if (answer.phase.value === "thinking") return answer.haste.value ? "Ending the thought" : "Thinking";
+  return hasBegun ? "Going on" : "Waiting for the first word";
 }

@@ -53,11 +53,9 @@ export class GrowingMarkdown {
     return { settled: nodesOf(settled), live: this.#liveNodes(tokens.slice(settledCount)) };
   }
 
-  /** Everything that is not settled, as it finally is. */
+  /** Everything that is not settled, as it is if nothing more comes. More may: a cut answer can be continued. */
   finish() {
-    const live = nodesOf(this.#lex(this.#tail));
-    this.#tail = "";
-    return live;
+    return nodesOf(this.#lex(this.#tail));
   }
 
   /** The whole text in one piece, for answers with link definitions. */
@@ -118,13 +116,15 @@ export class MarkdownView {
   #seen = 0;
   #settledCount = 0;
   #live = [];
+  #isInOnePiece = false; // shown by a whole pass: nothing of it counts as settled
 
   constructor(element) {
     this.#element = element;
   }
 
-  /** @param {string} text the whole answer so far; only ever grows */
+  /** @param {string} text the whole answer so far; only ever grows, also after `finish` */
   update(text) {
+    if (this.#isInOnePiece) this.#startAgain();
     this.#markdown.append(text.slice(this.#seen));
     this.#seen = text.length;
     const { settled, live } = this.#markdown.advance();
@@ -138,15 +138,27 @@ export class MarkdownView {
     this.#markdown.append(text.slice(this.#seen));
     this.#seen = text.length;
     if (this.#markdown.needsWholePass) {
-      this.#element.replaceChildren();
-      this.#settledCount = 0;
-      this.#live = [];
+      this.#clear();
       this.#show(this.#markdown.whole());
+      this.#isInOnePiece = true;
       return;
     }
     const last = this.#markdown.finish();
     this.#show(last);
     this.#live = last;
+  }
+
+  #startAgain() {
+    this.#clear();
+    this.#markdown = new GrowingMarkdown();
+    this.#seen = 0;
+    this.#isInOnePiece = false;
+  }
+
+  #clear() {
+    this.#element.replaceChildren();
+    this.#settledCount = 0;
+    this.#live = [];
   }
 
   #show(nodes) {

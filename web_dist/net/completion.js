@@ -3,6 +3,7 @@
 // Updates, in the order they may come:
 //   {kind: "progress", phase, ...}    from `: muse {...}` comments: loading, queued, prefill, ...
 //   {kind: "started", id}             the reply's id, once: the model has taken the conversation
+//   {kind: "reasoning", text, position}   a piece of what the model thinks before it answers
 //   {kind: "text", text, position}    a piece of the answer; position behind it as the server counts, or null
 //   {kind: "finish", reason}          stop, length, ...
 //   {kind: "metrics", metrics}        the muse_metrics object
@@ -46,10 +47,15 @@ async function* readItems(stream) {
 
 function* updatesOf(chunk, position) {
   const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
-  const text = choice?.delta?.content;
-  if (typeof text === "string" && text !== "") yield { kind: "text", text, position };
+  const { reasoning_content: reasoning, content } = choice?.delta ?? {};
+  if (isText(reasoning)) yield { kind: "reasoning", text: reasoning, position };
+  if (isText(content)) yield { kind: "text", text: content, position };
   if (typeof choice?.finish_reason === "string") yield { kind: "finish", reason: choice.finish_reason };
   if (chunk.muse_metrics) yield { kind: "metrics", metrics: chunk.muse_metrics };
+}
+
+function isText(value) {
+  return typeof value === "string" && value !== "";
 }
 
 function parseChunk(data) {

@@ -16,18 +16,28 @@ const LOST_CODES = ["connection_lost", "stream_cut", "unreachable"];
 
 /**
  * Asks for an answer and follows it.
- * @param {object} body request body; what makes it a detached stream is added here
+ * @param {object} body request body; what makes it a detached stream that shows its reasoning is added here
  * @param {AbortSignal} signal ends the reading, not the answer: see cancelReply
  */
 export function askDetached(body, signal) {
-  const request = { ...body, stream: true, muse: { detached: true } };
+  const request = {
+    ...body,
+    stream: true,
+    chat_template_kwargs: { ...body.chat_template_kwargs, return_reasoning: true },
+    muse: { ...body.muse, detached: true },
+  };
   return follow(() => openPostStream("/v1/chat/completions", request, signal), { replyId: null, position: 0 }, signal);
 }
 
-/** Follows a reply from its first character. */
-export function readReply(replyId, signal) {
-  const place = { replyId, position: 0 };
+/** Follows a reply from a position on. */
+export function readReply(replyId, position, signal) {
+  const place = { replyId, position };
   return follow(() => reopen(place, signal), place, signal);
+}
+
+/** Has the model end its thinking; whether there was some to end. Throws ApiError. */
+export async function endThinking(replyId) {
+  return (await postJson(`/api/replies/${encodeURIComponent(replyId)}/answer-now`, {})).answering;
 }
 
 /** Ends a reply on the server; tries again while the server cannot be reached, for an answer must stop. */
@@ -52,7 +62,7 @@ async function* follow(open, place, signal) {
       yield { kind: "open", id: place.replyId };
       for await (const update of readUpdates(response.body)) {
         if (update.kind === "started") place.replyId = update.id;
-        if (update.kind === "text") {
+        if (update.kind === "text" || update.kind === "reasoning") {
           place.position = update.position ?? place.position;
           failures = 0;
         }
@@ -72,7 +82,7 @@ async function* follow(open, place, signal) {
 }
 
 function reopen({ replyId, position }, signal) {
-  return openStream(`/api/replies/${encodeURIComponent(replyId)}?reasoning=false&after=${position}`, signal);
+  return openStream(`/api/replies/${encodeURIComponent(replyId)}?reasoning=true&after=${position}`, signal);
 }
 
 function interrupted(message) {

@@ -3,13 +3,13 @@
 // Lives in memory only. One answer runs at a time. What the server sees of a message is role and content,
 // and every request sends the whole conversation.
 //
-// A request that replaces a part of the conversation (an edit, another try) shows the new history at once, but
-// it is only pending until the model has taken it: if the request fails before, the old history comes back.
+// A request that replaces a part of the conversation (an edit, another try), or lets an ended answer go on, shows
+// that at once, but it is only pending until the model has taken it: if the request fails before, all is as it was.
 
 import { ApiError } from "../net/api.js";
 import { askDetached, cancelReply, readReply } from "../net/reply.js";
 import { computed, signal } from "../vendor/signals.js";
-import { applyUpdate, asTurn, newAnswer, userMessage } from "./messages.js";
+import { applyUpdate, asTurn, cutLoose, newAnswer, reopen, userMessage } from "./messages.js";
 import { clearNotices } from "./notices.js";
 import { closeSession, hasStarted, noteStarted, renewSession, sessionId } from "./session.js";
 import { requestFields, systemMessage } from "./settings.js";
@@ -23,7 +23,7 @@ export const messages = signal([]);
 export const putAway = signal(null);
 /** What the conversation was before an answer was edited, until the next request: messages, or null. */
 export const undoable = signal(null);
-/** The answer that ended last, for the announcement; changes once per ended answer. */
+/** The answer that ended last, for the announcement; null while one runs. */
 export const lastEnded = signal(null);
 /** Whether the conversation is being fetched from the server. */
 export const isRestoring = signal(false);
@@ -32,8 +32,8 @@ const running = signal(null);
 
 export const isRunning = computed(() => running.value !== null);
 export const isStopping = computed(() => running.value?.stopping.value ?? false);
-/** Whether the shown history still waits for the model to take it. */
-export const isPending = computed(() => (running.value?.before.value ?? null) !== null);
+/** Whether the shown history replaces another one and still waits for the model to take it. */
+export const isPending = computed(() => (running.value?.before.value?.replaced ?? null) !== null);
 /** Whether a request can be sent now. */
 export const canAsk = computed(() => !isRunning.value && !isRestoring.value);
 
@@ -49,14 +49,35 @@ export function send(text) {
  *   does not take it, the conversation goes back to what it was, and this is told why
  */
 export function ask(history, onRefused = null) {
-  const before = onRefused === null ? null : { messages: messages.value, undoable: undoable.value, onRefused };
+  const replaced = onRefused === null ? null : messages.value;
   const answer = newAnswer();
-  clearNotices();
-  noteStarted();
-  putAway.value = null;
-  undoable.value = null;
+  const keepUndo = begin();
+  const putBack = () => {
+    messages.value = replaced;
+    keepUndo();
+  };
+  const before = onRefused === null ? null : { replaced, putBack, takenWith: "started", onRefused };
   messages.value = [...history, answer];
   start(answer, before, (abort) => askDetached(requestBody(history), abort));
+}
+
+/**
+ * Lets an answer that has ended go on: what comes is added to it.
+ * @param {{replyId: string|null, position: number}} place the reply that gives it, and where; no reply: a new one
+ * @param {(abort: AbortSignal) => AsyncGenerator<object>} openUpdates
+ * @param {(fault: ApiError) => void} onRefused told why, if there is nothing to come; the answer is then as it was
+ */
+export function goOn(answer, place, openUpdates, onRefused) {
+  const keepUndo = begin();
+  const close = reopen(answer);
+  Object.assign(answer, place);
+  const putBack = () => {
+    close();
+    keepUndo();
+  };
+  // A known reply has taken its prompt long since.
+  const takenWith = place.replyId === null ? "started" : "open";
+  start(answer, { replaced: null, putBack, takenWith, onRefused }, openUpdates);
 }
 
 /** Shows a conversation that the server holds; a reply that still runs is followed from its beginning. */
@@ -65,10 +86,23 @@ export function show(history, runningReply) {
     messages.value = history;
     return;
   }
-  const answer = newAnswer();
-  answer.replyId = runningReply;
-  messages.value = [...history, answer];
-  start(answer, null, (abort) => readReply(runningReply, abort));
+  // An answer at the end is the beginning of the one that runs: it continues a cut one.
+  const begun = history.at(-1)?.role === "assistant" ? history.at(-1) : null;
+  const answer = begun ?? newAnswer();
+  if (begun !== null) reopen(begun);
+  Object.assign(answer, { replyId: runningReply, position: 0 });
+  messages.value = begun === null ? [...history, answer] : history;
+  start(answer, null, (abort) => readReply(runningReply, 0, abort));
+}
+
+/** A request goes out: what was offered until then is offered no more. Returns how to offer the undo again. */
+function begin() {
+  const undo = undoable.value;
+  clearNotices();
+  noteStarted();
+  putAway.value = null;
+  undoable.value = null;
+  return () => (undoable.value = undo);
 }
 
 /** Ends the running answer; what has been written stays. */
@@ -90,7 +124,7 @@ export function stop() {
 /** An empty conversation under a new session id. The old one can be brought back until the next request. */
 export function newChat() {
   const run = running.value;
-  const left = run?.before.value?.messages ?? messages.value;
+  const left = run?.before.value?.replaced ?? messages.value;
   if (run !== null) {
     leave(run);
     run.answer.phase.value = "stopped";
@@ -110,6 +144,7 @@ export function newChat() {
 /** Undoes New chat. The server has closed the old session; the next request tells the new one everything. */
 export function bringBack() {
   if (putAway.value === null) return;
+  cutLoose(putAway.value);
   messages.value = putAway.value;
   putAway.value = null;
 }
@@ -126,6 +161,7 @@ function start(answer, before, openUpdates) {
     stopping: signal(false),
     before: signal(before),
   };
+  lastEnded.value = null;
   running.value = run;
   follow(run, openUpdates(run.controller.signal));
 }
@@ -149,8 +185,7 @@ async function follow(run, updates) {
         if (answer.replyId !== null) cancelReply(answer.replyId);
         return;
       }
-      // What was stopped while it was pending does not count as taken, even if the model was quicker.
-      if (update.kind === "started" && !run.stopping.value) run.before.value = null;
+      if (update.kind === run.before.value?.takenWith && !wasStoppedFirst(run)) run.before.value = null;
       applyUpdate(answer, update);
     }
     if (!isCurrent()) return;
@@ -167,6 +202,11 @@ async function follow(run, updates) {
   }
 }
 
+/** Another history that was stopped while it was pending does not count as taken, even if the model was quicker. */
+function wasStoppedFirst(run) {
+  return run.stopping.value && run.before.value.replaced !== null;
+}
+
 function notTaken() {
   return new ApiError("It was stopped before the model had taken it.");
 }
@@ -177,8 +217,7 @@ function end(run, phase, fault = null) {
   running.value = null;
   answer.progress.value = null;
   if (before !== null) {
-    messages.value = before.messages;
-    undoable.value = before.undoable;
+    before.putBack();
     before.onRefused(fault ?? notTaken());
     return;
   }

@@ -26,7 +26,7 @@ export function regenerate(answer) {
   if (!canAsk.value || at < 0) return;
   const history = messages.value.slice(0, at);
   // The last answer, without a word in it, is no loss: another failure then shows in its place.
-  if (at === messages.value.length - 1 && answer.text.value === "") {
+  if (at === messages.value.length - 1 && !answer.hasText.value && !answer.hasReasoning.value) {
     ask(history);
     return;
   }

@@ -1,13 +1,16 @@
 // The two kinds of messages in a conversation, and how the server's records and updates become them.
 //
 // A user message never changes. An answer goes through the phases
-//   waiting -> writing -> done | stopped | failed | interrupted
-// and every changing fact of it is a signal of its own, so that a token touches nothing but its text.
+//   waiting -> thinking -> writing -> done | stopped | failed | interrupted
+// and every changing fact of it is a signal of its own, so that a token touches nothing but its text. Thinking comes
+// only with models that do; one that ended before its end can go on from there (continuation.js).
 // `progress` says what the server is at (loading, queued, prefill, ...) while no text comes.
 // `draft` holds the text while a message is being edited, else null.
 
 import { errorFromBody } from "../net/api.js";
-import { signal } from "../vendor/signals.js";
+import { computed, signal } from "../vendor/signals.js";
+
+const OPEN_PHASES = ["waiting", "thinking", "writing"];
 
 let nextKey = 1;
 
@@ -16,15 +19,29 @@ export function userMessage(text) {
   return { key: nextKey++, role: "user", text, draft: signal(null) };
 }
 
-/** An answer that is about to be asked for. */
+/**
+ * An answer that is about to be asked for.
+ * replyId: of the reply that gives it, null while or where there is none; position: behind what was read of that.
+ * thought: {ms, tokens} that the thinking took, null while it is unknown. isThoughtShown: as the reader has chosen,
+ * else null. haste: whether it was asked to answer now.
+ */
 export function newAnswer() {
+  const text = signal("");
+  const reasoning = signal("");
   return {
     key: nextKey++,
     role: "assistant",
     replyId: null,
+    position: 0,
     isEdited: false,
     draft: signal(null),
-    text: signal(""),
+    text,
+    hasText: computed(() => text.value !== ""),
+    reasoning,
+    hasReasoning: computed(() => reasoning.value !== ""),
+    thought: signal(null),
+    isThoughtShown: signal(null),
+    haste: signal(false),
     phase: signal("waiting"),
     progress: signal(null),
     finishReason: signal(null),
@@ -42,9 +59,15 @@ export function editedAnswer(text) {
 
 /** An answer that never came; `error` says why. */
 export function missingAnswer(error) {
-  const answer = endedAnswer("interrupted", "");
-  answer.error.value = error;
+  const answer = newAnswer();
+  interrupt(answer, error);
   return answer;
+}
+
+/** An answer ends here for this page; `error` says why. */
+export function interrupt(answer, error) {
+  answer.phase.value = "interrupted";
+  answer.error.value = error;
 }
 
 /** A message as GET /v1/sessions/{id} gives it. */
@@ -52,9 +75,11 @@ export function restoredMessage(record) {
   if (record.role === "user") return userMessage(record.content);
   const metrics = record.muse_metrics ?? null;
   const answer = endedAnswer(metrics?.cancelled ? "stopped" : "done", record.content);
+  answer.reasoning.value = record.reasoning_content ?? "";
   answer.replyId = record.reply_id ?? null;
   answer.finishReason.value = record.finish_reason ?? null;
   answer.metrics.value = metrics;
+  answer.thought.value = thoughtIn(metrics);
   if (record.error) {
     answer.phase.value = "failed";
     answer.error.value = errorFromBody(record);
@@ -76,27 +101,68 @@ export function applyUpdate(answer, update) {
       break;
     case "progress":
       answer.progress.value = update;
+      if (typeof update.thinking_ms === "number") {
+        answer.thought.value = { ms: update.thinking_ms, tokens: update.thinking_tokens };
+      }
+      break;
+    case "reasoning":
+      answer.phase.value = "thinking";
+      take(answer, answer.reasoning, update);
       break;
     case "text":
       answer.phase.value = "writing";
-      answer.progress.value = null;
-      answer.text.value += update.text;
+      answer.haste.value = false;
+      take(answer, answer.text, update);
       break;
     case "finish":
       answer.finishReason.value = update.reason;
       break;
     case "metrics":
       answer.metrics.value = update.metrics;
+      answer.thought.value = thoughtIn(update.metrics);
       break;
   }
 }
 
-/** Whether nothing more will come. Follows the answer. */
-export function isOver(answer) {
-  return answer.phase.value !== "waiting" && answer.phase.value !== "writing";
+function take(answer, text, update) {
+  answer.progress.value = null;
+  answer.position = update.position ?? answer.position;
+  text.value += update.text;
 }
 
-/** What the server sees of a message. */
+/** What all of the thinking took: a continued answer may have thought before, too. */
+function thoughtIn(metrics) {
+  if (typeof metrics?.thinking_ms !== "number") return null;
+  return {
+    ms: metrics.thinking_ms + metrics.earlier_thinking_ms,
+    tokens: metrics.thinking_tokens + metrics.earlier_thinking_tokens,
+  };
+}
+
+/** An answer that has ended runs again. Returns how to undo that. */
+export function reopen(answer) {
+  const { replyId, position } = answer;
+  const facts = ["phase", "finishReason", "metrics", "error"].map((name) => [answer[name], answer[name].peek()]);
+  answer.phase.value = "waiting";
+  answer.haste.value = false;
+  for (const [fact] of facts.slice(1)) fact.value = null;
+  return () => {
+    Object.assign(answer, { replyId, position });
+    for (const [fact, value] of facts) fact.value = value;
+  };
+}
+
+/** From now on these answers belong to no reply of the server, and cannot go on there. */
+export function cutLoose(messages) {
+  for (const message of messages) if (message.role === "assistant") message.replyId = null;
+}
+
+/** Whether nothing more will come. Follows the answer. */
+export function isOver(answer) {
+  return !OPEN_PHASES.includes(answer.phase.value);
+}
+
+/** What the server sees of a message. Reasoning is no part of it: the server keeps that by itself. */
 export function asTurn(message) {
   return { role: message.role, content: message.role === "user" ? message.text : message.text.value };
 }

@@ -4,7 +4,7 @@
 import { ApiError, getJson } from "../net/api.js";
 import { computed, effect } from "../vendor/signals.js";
 import { isRestoring, messages, show } from "./conversation.js";
-import { missingAnswer, restoredMessage } from "./messages.js";
+import { cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
 import { server } from "./server.js";
 import { claimSession, hasStarted, renewSession, sessionId } from "./session.js";
@@ -12,6 +12,7 @@ import { systemMessage } from "./settings.js";
 
 const FORGOTTEN = "The server has no such chat (it was restarted, has forgotten it, or the model never took it), so it could not be restored.";
 const NOT_FETCHED = "This chat could not be fetched from the server. Reload the page to try again.";
+const ELSEWHERE = "It goes on in the tab that this one is a copy of.";
 const RESTARTED = "The server was restarted, and the model has forgotten this chat. Your next message sends all of it again.";
 
 // The server answers from memory; much longer than that means that it does not answer at all.
@@ -48,10 +49,16 @@ function showSession(session, isOurs) {
   // A request that still waits for the model is what was last seen here.
   const waiting = session.waiting.at(-1) ?? null;
   const records = waiting?.messages ?? session.messages;
+  const isRunning = waiting !== null || session.running !== null;
   const running = isOurs ? (waiting?.reply_id ?? session.running) : null;
   const system = records.find((record) => record.role === "system");
   if (system !== undefined) systemMessage.value = system.content;
   const history = records.filter((record) => record.role !== "system").map(restoredMessage);
+  if (!isOurs) {
+    // The replies are the other tab's: only there can they go on.
+    cutLoose(history);
+    if (isRunning && history.at(-1)?.role === "assistant") interrupt(history.at(-1), new ApiError(ELSEWHERE));
+  }
   if (running === null && history.at(-1)?.role === "user") {
     history.push(missingAnswer(new ApiError("This message has no answer yet.")));
   }

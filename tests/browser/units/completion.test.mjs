@@ -16,10 +16,11 @@ async function updatesOf(...frames) {
   return updates;
 }
 
-test("a whole answer gives its id, text, end and figures", async () => {
+test("a whole answer gives its id, thinking, text, end and figures", async () => {
   const updates = await updatesOf(
     ': muse {"phase":"prefill","processed":1,"total":2}\n\n',
     chunk({ role: "assistant" }),
+    chunk({ reasoning_content: "Hm" }),
     chunk({ content: "Hel" }),
     `id: 5\n${chunk({ content: "lo" })}`,
     chunk({}, "length"),
@@ -30,6 +31,7 @@ test("a whole answer gives its id, text, end and figures", async () => {
   assert.deepEqual(updates, [
     { kind: "progress", phase: "prefill", processed: 1, total: 2 },
     { kind: "started", id: "chatcmpl-1" },
+    { kind: "reasoning", text: "Hm", position: null },
     { kind: "text", text: "Hel", position: null },
     { kind: "text", text: "lo", position: 5 },
     { kind: "finish", reason: "length" },

@@ -63,6 +63,23 @@ test("fragments in any order, cut anywhere, end as in one piece", () => {
   }
 });
 
+test("a text that was finished and goes on ends as in one piece", () => {
+  for (const text of CORPUS) {
+    const whole = grown([text]);
+    for (const size of [1, 5]) {
+      const markdown = new GrowingMarkdown();
+      const nodes = [];
+      for (const piece of piecesOf(text, size)) {
+        markdown.append(piece);
+        nodes.push(...markdown.advance().settled);
+        markdown.finish();
+      }
+      const end = markdown.needsWholePass ? markdown.whole() : [...nodes, ...markdown.finish()];
+      assert.deepEqual(end, whole, JSON.stringify(text));
+    }
+  }
+});
+
 test("settled blocks are given out early and only once", () => {
   const markdown = new GrowingMarkdown();
   const paragraphs = Array.from({ length: 50 }, (_, at) => `Paragraph ${at} with *some* text.\n\n`);

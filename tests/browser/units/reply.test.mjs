@@ -46,9 +46,11 @@ test("a broken stream goes on behind the last position the server gave", async (
   const { text, kinds } = await read(ask());
   assert.equal(text, "🦊 and 🦊");
   assert.equal(kinds.filter((kind) => kind === "lost").length, 3);
-  assert.deepEqual(requests[0], ["/v1/chat/completions", { messages: [], stream: true, muse: { detached: true } }]);
+  const chat_template_kwargs = { return_reasoning: true };
+  const body = { messages: [], stream: true, chat_template_kwargs, muse: { detached: true } };
+  assert.deepEqual(requests[0], ["/v1/chat/completions", body]);
   const places = requests.slice(1).map(([path]) => path);
-  const reply = "/api/replies/chatcmpl-1?reasoning=false&after=";
+  const reply = "/api/replies/chatcmpl-1?reasoning=true&after=";
   assert.deepEqual(places, [`${reply}2`, `${reply}2`, `${reply}5`]);
 });
 
@@ -70,12 +72,26 @@ test("without an id there is nothing to come back to", async () => {
   await assert.rejects(read(ask()), { code: "unreachable" });
 });
 
-test("a known reply is read from its first character", async () => {
+test("reasoning moves the place on, too", async () => {
+  const requests = serve(stream(frame(0, { role: "assistant" }), frame(6, { reasoning_content: "Hm, hm" })), stream(frame(8, { content: "So" }), DONE));
+  const { text, kinds } = await read(ask());
+  assert.equal(text, "So");
+  assert.deepEqual(kinds, ["open", "started", "reasoning", "lost", "open", "started", "text"]);
+  assert.equal(requests[1][0], "/api/replies/chatcmpl-1?reasoning=true&after=6");
+});
+
+test("what else is asked for goes along", async () => {
+  const requests = serve(stream(frame(0, { role: "assistant" }), DONE));
+  await read(askDetached({ muse: { continue: "chatcmpl-0" } }, new AbortController().signal));
+  assert.deepEqual(requests[0][1].muse, { continue: "chatcmpl-0", detached: true });
+});
+
+test("a known reply is read from a place on", async () => {
   const requests = serve(stream(frame(0, { role: "assistant" }), frame(3, { content: "all" }), DONE));
-  const { text, kinds } = await read(readReply("chatcmpl-1", new AbortController().signal));
+  const { text, kinds } = await read(readReply("chatcmpl-1", 0, new AbortController().signal));
   assert.equal(text, "all");
   assert.deepEqual(kinds, ["open", "started", "text"]);
-  assert.equal(requests[0][0], "/api/replies/chatcmpl-1?reasoning=false&after=0");
+  assert.equal(requests[0][0], "/api/replies/chatcmpl-1?reasoning=true&after=0");
 });
 
 test("a cancel is tried again until the server was reached", async () => {

@@ -11,11 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from muse.settings import BUILT_IN_MODEL, muse_home
 from tests.server_process import ServerProcess
 from tests.worker.nano import DRAFT
 from tests.worker.nano import MODEL as NANO
+
+# A machine may be busy: how long an example takes says nothing.
+settings.register_profile("muse", deadline=None)
+settings.load_profile("muse")
 
 
 @pytest.fixture(scope="session", autouse=True)

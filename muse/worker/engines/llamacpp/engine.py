@@ -28,38 +28,29 @@ from muse.protocol import (
     Result,
     Segment,
     Show,
-    Supports,
 )
 from muse.worker import exits
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
-from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
-from muse.worker.engines.llamacpp.companions import block_size, read_draft, read_projector
+from muse.worker.engines.llamacpp.client import EngineGone, Refused
 from muse.worker.engines.llamacpp.draft_trial import Loss
 from muse.worker.engines.llamacpp.draft_watch import DraftWatch
-from muse.worker.engines.llamacpp.gguf import ModelFileFault, read_model_file
 from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
-from muse.worker.engines.llamacpp.memory import MIB, plan_memory
-from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt, PicturePromptEncoder
-from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, PrefillStep
-from muse.worker.engines.llamacpp.prompt import PromptEncoder
+from muse.worker.engines.llamacpp.loading import SCRATCH_SLOTS, Loaded, load_model, read_files
+from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt
+from muse.worker.engines.llamacpp.prefill_step import PrefillStep
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
 from muse.worker.engines.llamacpp.signs_of_life import signs_of_life
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.stream import (
     PLAIN_TOKENS,
     CompletionReader,
-    ModelIds,
     completion_body,
     plain_step_body,
     step_body,
 )
-from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import common_prefix
 
-# Besides those of named sessions, so that a request without one does not need to take theirs.
-_SCRATCH_SLOTS: Final = 1
-_LOG_WARNINGS: Final = 2
 # After its first, tokens of an answer are passed on so often (33 times a second), all that came meanwhile.
 # Where every core computes, waking up for each token costs more than the token's own work: measured on 2
 # cores at 115 tokens/s 270 microseconds of CPU a token without gathering, 80 with it, and more of the same
@@ -68,18 +59,6 @@ _GATHER_S: Final = 0.03
 _IDLE_POLL_S: Final = 0.003
 _IDLE_TIMEOUT_S: Final = 60.0
 _LOST_WAIT_S: Final = 2.0
-_FIRST_REQUEST_TIMEOUT_S: Final = 600.0
-
-
-@attrs.define(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    """What exists only after a load."""
-
-    client: Client
-    encoder: PromptEncoder
-    pictures: PicturePromptEncoder | None
-    ids: ModelIds
-    context: int
 
 
 class LlamaCppEngine:
@@ -89,103 +68,23 @@ class LlamaCppEngine:
         self._options = options
         self._emit = emit
         self._server: InnerServer | None = None
-        self._slots = SlotTable(options.slots + _SCRATCH_SLOTS, named=options.slots)
+        self._slots = SlotTable(options.slots + SCRATCH_SLOTS, named=options.slots)
         self._step = PrefillStep(options.batch)
-        self._loaded: _Loaded | None = None
+        self._loaded: Loaded | None = None
         self._watch: DraftWatch | None = None
 
     # ------------------------------------------------------------ load
 
     def load(self, report: ReportLoading) -> Ready:
         options = self._options
-        assert options.model is not None
         report(None, "reading the model file")
-        try:
-            model = read_model_file(options.model)
-            draft = read_draft(options.draft, model) if options.draft else None
-            projector = read_projector(options.mmproj, model) if options.mmproj else None
-        except ModelFileFault as fault:
-            raise EngineFault("bad_request", str(fault), fatal=True) from fault
-        files = [file for file in (model, draft, projector) if file is not None]
-        vocabulary = Vocabulary(model)
-        slots = options.slots + _SCRATCH_SLOTS
-        plan = plan_memory(
-            model,
-            draft=draft,
-            context=options.context,
-            slots=slots,
-            limit_mib=options.kv_mib,
-            cache_mib=options.cache_mib,
-            batch=options.batch or LARGEST,
-        )
-        if plan.checkpoints:
-            self._step.apart = LAST_APART
+        files = read_files(options)
         self._server = server = InnerServer(self._lost)
-        settings = {
-            "model": str(model.path),
-            "draft": str(draft.path) if draft else None,
-            "draft_tokens": block_size(draft) - 1 if draft else 0,
-            "mmproj": str(projector.path) if projector else None,
-            "slots": slots,
-            "context": plan.context,
-            "batch": (options.batch or LARGEST) + self._step.apart,
-            "checkpoints": plan.checkpoints,
-            "threads": options.threads,
-            "cache_mib": plan.cache_bytes // MIB,
-            "verbosity": _LOG_WARNINGS,
-        }
-        started = server.start(settings, sum(file.size_bytes for file in files), report)
-        report(0.99, "first answer")
-        client = Client(server.socket_path)
-        try:
-            props = client.call("GET", "/props", timeout_s=_FIRST_REQUEST_TIMEOUT_S)
-            end = _warm_up(client)
-            bos = _leading_bos(client)
-        except Refused as fault:
-            raise EngineFault("engine_error", f"llama.cpp refuses its first request: {fault}", fatal=True) from fault
-        context = min(plan.context, int(props["default_generation_settings"]["n_ctx"]))
-        ids = ModelIds(vocabulary=vocabulary, end=frozenset(end), has_draft=draft is not None)
-        if draft and not options.keep_draft:
+        loaded, ready = load_model(options, files, server, self._step, report)
+        if files.draft and not options.keep_draft:
             self._watch = DraftWatch(self._plain_step, self._draft_lost)
-        encoder = PromptEncoder(client, vocabulary, bos)
-        pictures = None
-        if projector is not None:
-            pictures = PicturePromptEncoder(
-                client=client,
-                encoder=encoder,
-                vocabulary=vocabulary,
-                marker=props["media_marker"],
-                bos_text=props.get("bos_token", ""),
-                context=context,
-            )
-        self._loaded = _Loaded(client=client, encoder=encoder, pictures=pictures, ids=ids, context=context)
-        return Ready(
-            protocol=1,
-            engine="llamacpp",
-            engine_version=f"xllamacpp {started['version']}",
-            model_id=options.model.name.removesuffix(".gguf"),
-            context_length=context,
-            max_sessions=slots,
-            max_named_sessions=options.slots,
-            max_inflight_requests=options.slots,
-            supports=Supports(
-                image=pictures is not None,
-                cancel=True,
-                rewind=True,
-                prefill_progress=True,
-                grammar=True,
-                draft=draft is not None,
-            ),
-            chat_template=props.get("chat_template") or None,
-            special_tokens=tuple(filter(None, vocabulary.control.values())),
-            bos_token=props.get("bos_token", ""),
-            eos_token=props.get("eos_token", ""),
-            eos_ids=tuple(sorted(end)),
-            device=", ".join(started["devices"]),
-            memory_bytes=server.memory_bytes(),
-            kv_bytes=plan.kv_bytes,
-            kv_limit_bytes=plan.limit_bytes,
-        )
+        self._loaded = loaded
+        return ready
 
     # ------------------------------------------------------------ requests
 
@@ -369,31 +268,9 @@ class LlamaCppEngine:
         except Refused as fault:
             raise _request_fault(fault, loaded.context) from fault
 
-    def _need_loaded(self) -> _Loaded:
+    def _need_loaded(self) -> Loaded:
         assert self._loaded is not None, "the protocol loop serves no request before the load is over"
         return self._loaded
-
-
-def _warm_up(client: Client) -> list[int]:
-    """Make the server answer once (before that, ending it could hang), and learn from the answer at which ids
-    it ends a generation: banning them makes it list them."""
-    body = {"prompt": [0], "n_predict": 1, "ignore_eos": True, "cache_prompt": False, "id_slot": 0}
-    answer = client.call(
-        "POST",
-        "/completion",
-        body | {"response_fields": ["generation_settings/logit_bias"]},
-        timeout_s=_FIRST_REQUEST_TIMEOUT_S,
-    )
-    return [bias["token"] for bias in answer["generation_settings/logit_bias"]]
-
-
-def _leading_bos(client: Client) -> int | None:
-    """The id this model wants at the beginning of every prompt, asked of its own tokeniser."""
-    bare, full = (
-        client.call("POST", "/tokenize", {"content": "a", "add_special": special})["tokens"]
-        for special in (False, True)
-    )
-    return full[0] if len(full) > len(bare) and full[0] != bare[0] else None
 
 
 def _request_fault(refused: Refused, context: int) -> EngineFault:

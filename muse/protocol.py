@@ -218,7 +218,8 @@ class Result:
 
 @message
 class Error:
-    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits."""
+    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits. image: with code
+    bad_image, which of the prompt's pictures it is, from 0."""
 
     request_id: str | None
     code: ErrorCode
@@ -226,6 +227,7 @@ class Error:
     fatal: bool = False
     prompt_tokens: int | None = None
     context_length: int | None = None
+    image: int | None = None
 
 
 WorkerEvent = Loading | Ready | Accepted | Progress | Tokens | Done | Result | Error

@@ -59,6 +59,7 @@ def metrics_of(
         time_to_first_token_ms=_ms(times.submitted, times.first_token),
         total_ms=_ms(times.submitted, times.ended),
         vision_encoder_ms=done.vision_encoder_ms if done is not None else None,
+        images_scaled=done.images_scaled if done is not None else 0,
         draft_proposed=done.draft.proposed if done is not None and done.draft is not None else None,
         draft_accepted=done.draft.accepted if done is not None and done.draft is not None else None,
         thinking_tokens=answer.thinking_tokens if answer is not None else 0,

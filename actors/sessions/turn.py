@@ -41,6 +41,7 @@ from muse.api.chat_request import ChatRequest
 from muse.api.metrics import AnswerEnd
 from muse.chat.channels import parser_for
 from muse.chat.forced_call import ForcedCallParser, call_prefix, call_schema
+from muse.chat.pictures import path_of_picture
 from muse.errors import MuseError
 
 log = logging.getLogger("muse.sessions")
@@ -310,6 +311,8 @@ class Turn:
         self._fault = fault_of(event)
         if event.code == "bad_request" and self._schema is not None:
             self._fault.param = "tool_choice" if self.request.tool_use.forced else "response_format"
+        if event.image is not None:
+            self._fault.param = path_of_picture(self.request.messages, event.image)
         self._news.notify()
 
     def _on_tokens(self, event: protocol.Tokens) -> None:

@@ -29,6 +29,7 @@ class MuseMetrics:
 
     completion_tokens leaves the end-of-turn token out and includes thinking. queue_ms: from admission to
     the moment that the worker took the request. time_to_first_token_ms and total_ms: from admission.
+    images_scaled: pictures that were made smaller than the model could see them, so that the prompt fits.
     thinking_unfinished: the budget ended inside the reasoning, so there is no answer yet. max_tokens_cut_to: the
     room that the prompt left, where max_tokens asked for more. resumed: how often the answer was continued after
     the model process died. finish_reason also says `cancelled`, which OpenAI's field has no word for.
@@ -50,6 +51,7 @@ class MuseMetrics:
     thinking_unfinished: bool = False
     max_tokens_cut_to: int | None = None
     vision_encoder_ms: float | None = None
+    images_scaled: int = 0
     draft_proposed: int | None = None
     draft_accepted: int | None = None
     resumed: int = 0

@@ -30,7 +30,7 @@ CONTRACT_KEYS = (
     *("session_reset_reason", "session_reset_explanation", "prefill_ms", "prefill_tokens_per_second"),
     *("decode_ms", "decode_tokens_per_second"),
     *("queue_ms", "time_to_first_token_ms", "total_ms", "thinking_tokens", "thinking_unfinished"),
-    *("max_tokens_cut_to", "vision_encoder_ms"),
+    *("max_tokens_cut_to", "vision_encoder_ms", "images_scaled"),
     *("draft_proposed", "draft_accepted", "resumed", "cancelled", "finish_reason"),
 )
 

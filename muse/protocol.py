@@ -221,7 +221,8 @@ class Result:
 
 @message
 class Error:
-    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits.
+    """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits. image: with code
+    bad_image, which of the prompt's pictures it is, from 0.
 
     `engine_killed`: a signal from outside ended the engine, so another try may work, also after a failed load.
     `draft_slower` comes for the worker as a whole and not fatal: it goes on, but would be faster without its draft.
@@ -233,6 +234,7 @@ class Error:
     fatal: bool = False
     prompt_tokens: int | None = None
     context_length: int | None = None
+    image: int | None = None
 
 
 WorkerEvent = Loading | Ready | Accepted | Progress | Tokens | Done | Result | Error

@@ -15,7 +15,7 @@ import trio
 from quart import Blueprint, Response, request
 from quart.typing import ResponseReturnValue
 
-from actors.front.body import read_json
+from actors.front.body import read_parsed
 from actors.front.context import FrontContext
 from actors.front.reply_stream import StreamOptions, reply_events
 from actors.front.sse import sse_response
@@ -37,8 +37,8 @@ def chat_routes(context: FrontContext) -> Blueprint:
 
     @routes.post("/v1/chat/completions")
     async def chat_completions() -> ResponseReturnValue:
-        body = await read_json(request)
-        chat = _with_session_header(parse_chat_request(body, context.defaults))
+        chat = await read_parsed(request, lambda body: parse_chat_request(body, context.defaults))
+        chat = _with_session_header(chat)
         _check_model(context, chat)
         if chat.detached and not chat.stream:
             raise ClientFault(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from quart import Blueprint, request
 
-from actors.front.body import read_json
+from actors.front.body import read_parsed
 from actors.front.context import FrontContext
 from actors.sessions.messages import DescribeSession, DescribeSessions, EndSession, SessionState, SetHistory
 from actors.transcripts.messages import RecordedTurn, SessionView
 from muse.api.chat_request import parse_session_id
 from muse.api.fields import Offenders
-from muse.api.message import Message, parse_messages
+from muse.api.message import Message, content_of, parse_messages
 from muse.api.responses import call_dict
 from muse.errors import ClientFault
 from muse.strict_json import JsonValue
@@ -32,7 +32,7 @@ def session_routes(context: FrontContext) -> Blueprint:
 
     @routes.put("/v1/sessions/<path:session_id>")
     async def set_history(session_id: str) -> dict[str, object]:
-        messages = _parse_history(await read_json(request))
+        messages = await read_parsed(request, _parse_history)
         await sessions.ask(SetHistory(session_id=parse_session_id(session_id), messages=messages))
         return {"session_id": session_id, "messages": len(messages)}
 
@@ -97,7 +97,7 @@ def _newest(turn: RecordedTurn | None) -> list[dict[str, object]]:
 
 def _message(message: Message, turn: RecordedTurn | None) -> dict[str, object]:
     """A message as a client may hand it back, with what is known of an answer that was given here."""
-    shown: dict[str, object] = {"role": message.role, "content": message.content}
+    shown: dict[str, object] = {"role": message.role, "content": content_of(message)}
     if message.name is not None:
         shown["name"] = message.name
     if message.tool_calls:

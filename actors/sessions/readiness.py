@@ -43,6 +43,14 @@ def check_abilities(request: ChatRequest, model: protocol.Ready) -> None:
                     f"The engine of this server ({model.engine}) cannot hold an answer to a JSON form.",
                     param=name,
                 )
+    pictured = next((index for index, message in enumerate(request.messages) if message.images), None)
+    if pictured is not None and not model.supports.image:
+        raise ClientFault(
+            "unsupported_parameter",
+            f"This model cannot see pictures, as in 'messages[{pictured}].content': it was loaded without an image "
+            "projector (--mmproj).",
+            param=f"messages[{pictured}].content",
+        )
     if request.tool_use.tools and not can_call_tools(model.chat_template):
         raise ClientFault(
             "unsupported_parameter",

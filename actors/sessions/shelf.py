@@ -1,8 +1,8 @@
 """The shelf: replies that can still be read, continued or told something, by id.
 
 Rule of forgetting: a running turn is never forgotten. A finished one is kept for KEEP_S seconds, but at
-most MAX_FINISHED of them and at most MAX_CHARS characters of text in all; the one that finished first goes
-first. What is gone is answered 404 by name, never as if it had not been.
+most MAX_FINISHED of them, MAX_CHARS characters of text and MAX_PICTURE_BYTES of pictures in all, each of these
+counted once; the one that finished first goes first. What is gone is answered 404 by name, never as if it had not been.
 """
 
 from __future__ import annotations
@@ -10,12 +10,28 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+import attrs
+
 from actors.sessions.turn import Turn
-from muse.protocol import IdsSegment, TextSegment
+from muse.api.images import Picture, bytes_in_memory
+from muse.api.message import pictures_of
+from muse.protocol import IdsSegment, ImageSegment, TextSegment
 
 KEEP_S: Final = 300.0
 MAX_FINISHED: Final = 64
 MAX_CHARS: Final = 16 * 1024 * 1024
+MAX_PICTURE_BYTES: Final = 64 * 1024 * 1024
+"""As they are kept: in base64. The pictures of a request may have 54 MiB then."""
+
+
+@attrs.frozen
+class _Finished:
+    """at: when. chars: what it costs, without its pictures."""
+
+    turn: Turn
+    at: float
+    chars: int
+    pictures: frozenset[Picture]
 
 
 class Shelf:
@@ -23,7 +39,7 @@ class Shelf:
 
     def __init__(self) -> None:
         self._running: dict[str, Turn] = {}
-        self._finished: OrderedDict[str, tuple[float, int, Turn]] = OrderedDict()
+        self._finished: OrderedDict[str, _Finished] = OrderedDict()
         self._chars = 0
 
     def put(self, turn: Turn) -> None:
@@ -33,9 +49,9 @@ class Shelf:
     def finish(self, turn: Turn, now: float) -> None:
         """It has its outcome: the time of keeping begins."""
         del self._running[turn.reply.id]
-        size = _size(turn)
-        self._finished[turn.reply.id] = (now, size, turn)
-        self._chars += size
+        finished = _Finished(turn, now, _size(turn), pictures_of(turn.request.messages))
+        self._finished[turn.reply.id] = finished
+        self._chars += finished.chars
         self.tidy(now)
 
     def find(self, reply_id: str, now: float) -> Turn | None:
@@ -44,20 +60,25 @@ class Shelf:
         if reply_id in self._running:
             return self._running[reply_id]
         kept = self._finished.get(reply_id)
-        return kept[2] if kept is not None else None
+        return kept.turn if kept is not None else None
 
     def tidy(self, now: float) -> None:
         """Forget what the rule says."""
         while self._finished:
-            finished_at, size, _ = next(iter(self._finished.values()))
-            if now - finished_at <= KEEP_S and len(self._finished) <= MAX_FINISHED and self._chars <= MAX_CHARS:
+            first = next(iter(self._finished.values()))
+            if (
+                now - first.at <= KEEP_S
+                and len(self._finished) <= MAX_FINISHED
+                and self._chars <= MAX_CHARS
+                and bytes_in_memory(finished.pictures for finished in self._finished.values()) <= MAX_PICTURE_BYTES
+            ):
                 return
             self._finished.popitem(last=False)
-            self._chars -= size
+            self._chars -= first.chars
 
 
 def _size(turn: Turn) -> int:
-    """Characters (ids counted as four each) that keeping the turn costs: prompt and answer."""
+    """Characters (ids counted as four each) that keeping the turn costs: prompt and answer, but no pictures."""
     size = turn.reply.end
     if turn.answer is None:
         return size + sum(len(message.content) for message in turn.request.messages)
@@ -67,6 +88,6 @@ def _size(turn: Turn) -> int:
                 size += len(segment.text)
             case IdsSegment():
                 size += 4 * len(segment.ids)
-            case _:
-                size += len(segment.image)
+            case ImageSegment():
+                pass
     return size

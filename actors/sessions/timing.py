@@ -93,6 +93,7 @@ def metrics_of(
         time_to_first_token_ms=_ms(times.submitted, times.first_token),
         total_ms=_ms(times.submitted, times.ended),
         vision_encoder_ms=done.vision_encoder_ms if done is not None else None,
+        images_scaled=done.images_scaled if done is not None else 0,
         draft_proposed=draft.proposed if draft is not None else None,
         draft_accepted=draft.accepted if draft is not None else None,
         thinking_tokens=answer.thinking_tokens if answer is not None else 0,

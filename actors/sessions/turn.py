@@ -40,6 +40,7 @@ from muse import protocol
 from muse.api.chat_request import ChatRequest
 from muse.api.metrics import AnswerEnd
 from muse.chat.forced_call import form_of
+from muse.chat.pictures import path_of_picture
 from muse.errors import MuseError
 
 log = logging.getLogger("muse.sessions")
@@ -302,6 +303,8 @@ class Turn:
         self._fault = fault_of(event)
         if event.code == "bad_request" and self._form is not None:
             self._fault.param = "tool_choice" if self.request.tool_use.forced else "response_format"
+        if event.image is not None:
+            self._fault.param = path_of_picture(self.request.messages, event.image)
         self._news.notify()
 
     def _on_tokens(self, event: protocol.Tokens) -> None:

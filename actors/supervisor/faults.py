@@ -24,7 +24,9 @@ def fault_of(event: protocol.Error) -> MuseError:
             if event.prompt_tokens is not None and event.context_length is not None:
                 return prompt_too_long(event.prompt_tokens, event.context_length)
             return ClientFault("context_length_exceeded", event.message, param="messages")
-        case "bad_request" | "bad_image" | "unsupported":
+        case "bad_image":
+            return ClientFault("invalid_image", event.message, param="messages")
+        case "bad_request" | "unsupported":
             return ClientFault(event.code, event.message)
         case "capacity_exhausted":
             return Unavailable(event.code, event.message, status=429, retry_after_s=2)

@@ -11,6 +11,7 @@ stays answered meanwhile.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Final, assert_never
@@ -31,9 +32,10 @@ from actors.transcripts.messages import (
     session_busy,
 )
 from actors.transcripts.sessions import Histories
+from muse.chat.splice import KnownAnswer
 from muse.chat.template import ChatTemplate
 from muse.errors import ClientFault, InternalFault, MuseError
-from muse.protocol import IdsSegment, Ready
+from muse.protocol import IdsSegment, Ready, Segment
 
 log = logging.getLogger("muse.transcripts")
 
@@ -51,6 +53,18 @@ def _template_of(model: Ready) -> ChatTemplate:
         bos_token=model.bos_token,
         eos_token=model.eos_token,
         special_tokens=model.special_tokens,
+    )
+
+
+def _segments(message: BuildPrompt, now: datetime, known: Mapping[int, KnownAnswer]) -> tuple[Segment, ...]:
+    """Render a prompt; to be called in a thread. Raises MuseError."""
+    template = _template_of(message.model)
+    if any(said.images for said in message.messages) and not message.model.supports.ids_with_images:
+        # Ids will be spelled out, and all of the prompt read as one text.
+        template.check_spellings(message.messages)
+        known = {index: answer for index, answer in known.items() if template.spelled_in(answer.reasoning) is None}
+    return template.render_segments(
+        message.messages, now=now, options=message.options, tools=message.tools, known=known
     )
 
 
@@ -119,12 +133,7 @@ class TranscriptStore:
         now = self._histories.started(session_id) or datetime.now().astimezone()
         known = self._histories.known_answers(session_id, messages, model.model_id)
         try:
-            segments = await trio.to_thread.run_sync(
-                lambda: _template_of(model).render_segments(
-                    messages, now=now, options=message.options, tools=message.tools, known=known
-                ),
-                limiter=self._threads,
-            )
+            segments = await trio.to_thread.run_sync(_segments, message, now, known, limiter=self._threads)
         except MuseError as fault:
             message.port.fail(fault)
         except Exception:

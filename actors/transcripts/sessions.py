@@ -5,8 +5,9 @@ Rules:
   history standing.
 - An answer's ids count while the client hands the answer back as it was sent. The first answer that differs
   loses its ids, and so do all later ones; their text is what the client says.
-- Memory only. At most MAX_SESSIONS sessions and MAX_CHARS characters in all (an id counts as four): the session
-  used longest ago is forgotten first, never one whose answer is being given.
+- Memory only. At most MAX_SESSIONS sessions, MAX_CHARS characters (an id counts as four) and MAX_PICTURE_BYTES of
+  pictures in all, each of these counted once: the session used longest ago is forgotten first, never one whose answer
+  is being given.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from typing import Final
 import attrs
 
 from actors.transcripts.messages import CommitTurn, RecordedTurn, RecordTurn, SessionView
-from muse.api.message import Message
+from muse.api.images import Picture, bytes_in_memory
+from muse.api.message import Message, pictures_of
 from muse.api.tool_messages import same_calls
 from muse.api.tools import ToolCall
 from muse.chat.splice import KnownAnswer
@@ -29,13 +31,15 @@ log = logging.getLogger("muse.transcripts")
 
 MAX_SESSIONS: Final = 64
 MAX_CHARS: Final = 64 * 1024 * 1024
+MAX_PICTURE_BYTES: Final = 256 * 1024 * 1024
+"""As they are kept: in base64."""
 _ID_CHARS: Final = 4
 
 
 @attrs.define(slots=True)
 class _Session:
     """turns: by ordinal among the answers of `messages`, the newest one not yet being among them. begun: what the
-    running turn continues. chars: what it costs."""
+    running turn continues. chars: what it costs, without its pictures."""
 
     started: datetime
     messages: tuple[Message, ...] = ()
@@ -43,6 +47,7 @@ class _Session:
     running: str | None = None
     begun: RecordedTurn | None = None
     chars: int = 0
+    pictures: frozenset[Picture] = frozenset()
 
 
 class Histories:
@@ -70,7 +75,7 @@ class Histories:
             if not _is_same(turn, messages[index]):
                 break
             if turn.ids is not None and turn.model_id == model_id:
-                known[index] = KnownAnswer(ids=turn.ids, header=turn.header)
+                known[index] = KnownAnswer(ids=turn.ids, header=turn.header, reasoning=turn.reasoning)
         return known
 
     def commit(self, message: CommitTurn) -> None:
@@ -159,12 +164,17 @@ class Histories:
             for turn in given
         )
         session.chars = texts + turns
+        session.pictures = pictures_of(session.messages)
         self._chars += session.chars
 
     def _tidy(self) -> None:
         # The last one is the one that is used just now.
         for session_id in list(self._sessions)[:-1]:
-            if len(self._sessions) <= MAX_SESSIONS and self._chars <= MAX_CHARS:
+            if (
+                len(self._sessions) <= MAX_SESSIONS
+                and self._chars <= MAX_CHARS
+                and bytes_in_memory(session.pictures for session in self._sessions.values()) <= MAX_PICTURE_BYTES
+            ):
                 return
             if self._sessions[session_id].running is None:
                 log.info("session-forgotten id=%r", session_id[:40])

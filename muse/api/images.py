@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import binascii
 import hashlib
+from collections.abc import Iterable
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -65,6 +66,11 @@ class PlacedImage:
 
     offset: int
     picture: Picture
+
+
+def bytes_in_memory(pictures: Iterable[frozenset[Picture]]) -> int:
+    """What these sets of pictures cost together; one that is in several is one object and counts once."""
+    return sum(len(picture.base64) for picture in frozenset[Picture]().union(*pictures))
 
 
 # By the digest of the base64 text. Weak: it forgets what no request and no session holds any more.

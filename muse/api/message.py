@@ -1,18 +1,19 @@
 """Messages of a conversation: their checked form, and how the JSON form becomes it.
 
-The product keeps text only for now: pictures are refused by name. `developer` is the newer name of `system` and
-becomes it, because chat templates know only the latter. `reasoning_content` is checked and then left out: what the
-model thought is part of later prompts only inside the exact ids of its answer.
+Content is text and pictures. `developer` is the newer name of `system` and becomes it, because chat templates know
+only the latter. `reasoning_content` is checked and then left out: what the model thought is part of later prompts only
+inside the exact ids of its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal, cast
 
 import attrs
 
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
+from muse.api.images import Picture, PictureReader, PlacedImage
 from muse.api.tool_messages import parse_tool_calls, read_call_id
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
@@ -38,30 +39,61 @@ _SILENT_WHEN_EMPTY: Final[Mapping[str, str]] = {
     "function_call": "is not supported: send tool_calls",
     "refusal": "is not supported",
     "annotations": "is not supported",
-    "audio": "is not supported: this server takes text only",
+    "audio": "is not supported: this server takes text and pictures",
     "tool_calls": "belongs to messages of the assistant",
     "tool_call_id": "belongs to messages of role tool",
     "reasoning_content": "belongs to messages of the assistant",
 }
 _PART_REASONS: Final[Mapping[str, str]] = {
-    "image_url": "is a picture, which this build does not take yet",
-    "input_audio": "is audio: this server takes text only",
-    "file": "is a file: this server takes text only",
+    "input_audio": "is audio: this server takes text and pictures",
+    "file": "is a file: this server takes text and pictures",
     "refusal": "is a refusal: send its text as a text part",
 }
+_SHOWN_PICTURES: Final = ("user", "tool")
+"""Roles whose messages may hold pictures: no template shows the model those of others."""
 
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class Message:
     """One message. content: all of its text (may be empty), text parts joined with nothing between them.
-    name: who speaks, 1 to 64 characters. tool_calls: what an assistant asked for. tool_call_id: of a `tool` message,
-    which of these calls it answers."""
+    name: who speaks, 1 to 64 characters. images: its pictures, from left to right. tool_calls: what an assistant asked
+    for. tool_call_id: of a `tool` message, which of these calls it answers."""
 
     role: Role
     content: str
     name: str | None = None
+    images: tuple[PlacedImage, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+
+
+def pictures_of(messages: Iterable[Message]) -> frozenset[Picture]:
+    """All pictures of a conversation."""
+    return frozenset(image.picture for message in messages for image in message.images)
+
+
+def content_parts(message: Message) -> Iterator[str | Picture]:
+    """The content from left to right: texts, none of them empty, and pictures."""
+    position = 0
+    for image in message.images:
+        if image.offset > position:
+            yield message.content[position : image.offset]
+        yield image.picture
+        position = image.offset
+    if position < len(message.content):
+        yield message.content[position:]
+
+
+def content_of(message: Message) -> str | list[dict[str, object]]:
+    """The content in OpenAI's form: a string, or parts where there are pictures."""
+    if not message.images:
+        return message.content
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {"type": "image_url", "image_url": {"url": part.data_url}}
+        for part in content_parts(message)
+    ]
 
 
 def parse_messages(value: object, offenders: Offenders) -> tuple[Message, ...]:
@@ -74,7 +106,10 @@ def parse_messages(value: object, offenders: Offenders) -> tuple[Message, ...]:
         raise invalid_value("messages", "must hold at least one message")
     if len(items) > MAX_MESSAGES:
         raise invalid_value("messages", f"must hold at most {MAX_MESSAGES} messages")
-    messages = tuple(_parse_message(item, f"messages[{index}]", offenders) for index, item in enumerate(items))
+    pictures = PictureReader()
+    messages = tuple(
+        _parse_message(item, f"messages[{index}]", offenders, pictures) for index, item in enumerate(items)
+    )
     _check_results(messages)
     return messages
 
@@ -95,10 +130,10 @@ def _check_results(messages: Sequence[Message]) -> None:
             raise invalid_value(f"messages[{index}].name", "is not the name of the function whose call it answers")
 
 
-def _parse_message(value: object, path: str, offenders: Offenders) -> Message:
+def _parse_message(value: object, path: str, offenders: Offenders, pictures: PictureReader) -> Message:
     fields = read_object(value, path)
     role = _parse_role(fields, path, offenders)
-    content = _parse_content(fields.get("content"), role, f"{path}.content", offenders)
+    content, images = _parse_content(fields.get("content"), role, f"{path}.content", offenders, pictures)
     name = fields.get("name")
     if name is not None:
         name = read_text(name, f"{path}.name")
@@ -124,7 +159,7 @@ def _parse_message(value: object, path: str, offenders: Offenders) -> Message:
         raise ClientFault(
             "missing_required_parameter", f"'{path}.tool_call_id' is missing.", param=f"{path}.tool_call_id"
         )
-    return Message(role=role, content=content, name=name, tool_calls=calls, tool_call_id=call_id)
+    return Message(role=role, content=content, name=name, images=images, tool_calls=calls, tool_call_id=call_id)
 
 
 def _parse_role(fields: Mapping[str, object], path: str, offenders: Offenders) -> Role:
@@ -139,31 +174,42 @@ def _parse_role(fields: Mapping[str, object], path: str, offenders: Offenders) -
     return _ROLES[role]
 
 
-def _parse_content(value: object, role: Role, path: str, offenders: Offenders) -> str:
+def _parse_content(
+    value: object, role: Role, path: str, offenders: Offenders, pictures: PictureReader
+) -> tuple[str, tuple[PlacedImage, ...]]:
     if value is None:
         # An assistant turn may have had nothing to say; a client that says nothing has made a mistake.
         if role == "assistant":
-            return ""
+            return "", ()
         raise invalid_type(path, "a string or a list of parts")
     if isinstance(value, str):
-        return read_text(value, path)
+        return read_text(value, path), ()
     if not isinstance(value, list):
         raise invalid_type(path, "a string or a list of parts")
     parts = cast("list[object]", value)
     if not parts:
         raise invalid_value(path, "must hold at least one part")
-    return "".join(_parse_part(part, f"{path}[{index}]", offenders) for index, part in enumerate(parts))
-
-
-def _parse_part(value: object, path: str, offenders: Offenders) -> str:
-    fields = read_object(value, path)
-    kind = read_text(fields.get("type"), f"{path}.type")
-    if kind in _PART_REASONS:
-        offenders.add_unsupported(path, _PART_REASONS[kind])
-        return ""
-    if kind != "text":
-        raise invalid_value(f"{path}.type", "must be text")
-    for key in fields:
-        if key not in ("type", "text"):
-            offenders.add_unknown(member(path, key))
-    return read_text(fields.get("text"), f"{path}.text")
+    texts: list[str] = []
+    images: list[PlacedImage] = []
+    length = 0
+    for index, part in enumerate(parts):
+        part_path = f"{path}[{index}]"
+        fields = read_object(part, part_path)
+        kind = read_text(fields.get("type"), f"{part_path}.type")
+        if kind in _PART_REASONS:
+            offenders.add_unsupported(part_path, _PART_REASONS[kind])
+            continue
+        if kind not in ("text", "image_url"):
+            raise invalid_value(f"{part_path}.type", "must be text or image_url")
+        for key in fields:
+            if key not in ("type", kind):
+                offenders.add_unknown(member(part_path, key))
+        if kind == "text":
+            texts.append(read_text(fields.get("text"), f"{part_path}.text"))
+            length += len(texts[-1])
+        elif role not in _SHOWN_PICTURES:
+            offenders.add_unsupported(part_path, "is a picture: those belong to messages of the user or of tools")
+        else:
+            picture = pictures.read_part(fields.get(kind), f"{part_path}.{kind}", offenders)
+            images.append(PlacedImage(offset=length, picture=picture))
+    return "".join(texts), tuple(images)

@@ -29,9 +29,11 @@ class MuseMetrics:
 
     completion_tokens leaves the end-of-turn token out and includes thinking. queue_ms: from admission to
     the moment that the worker took the request. time_to_first_token_ms and total_ms: from admission.
+    images_scaled: pictures that were made smaller than the model could see them, so that the prompt fits.
     thinking_ms: the reasoning, from its first token to the answer's; with the pause of a restart in it.
     thinking_unfinished: the budget ended inside the reasoning, so there is no answer yet. earlier_*: the same counts of
-    the replies that this one continues; they are not in the others. max_tokens_cut_to: the
+    the replies that this one continues; they are not in the others. tool_warning: what was wrong with a call that the
+    model tried to make. tool_repairs: how often it was told so and tried again. max_tokens_cut_to: the
     room that the prompt left, where max_tokens asked for more. resumed: how often the answer was continued after
     the model process died. draft_proposed, draft_accepted: tokens that the draft guessed and that the model took, over
     all parts of the answer but those in which the process died: of these nothing is known. finish_reason also says
@@ -58,6 +60,7 @@ class MuseMetrics:
     earlier_thinking_ms: float = 0.0
     max_tokens_cut_to: int | None = None
     vision_encoder_ms: float | None = None
+    images_scaled: int = 0
     draft_proposed: int | None = None
     draft_accepted: int | None = None
     resumed: int = 0

@@ -20,7 +20,7 @@ import attrs
 
 from muse.chat.marked_text import SCAFFOLD, MarkedText, runs_of
 from muse.chat.origins import content_of, is_scaffold, said_by
-from muse.protocol import IdsSegment, Segment, TextSegment
+from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
 
 # Control tokens that can stand inside of a turn: none of them ends it.
 _INSIDE: Final = frozenset(("<tool_call>", "</tool_call>", "<think>", "</think>"))
@@ -28,10 +28,11 @@ _INSIDE: Final = frozenset(("<tool_call>", "</tool_call>", "<think>", "</think>"
 
 @attrs.frozen(kw_only=True)
 class Piece:
-    """A run of the rendered text with one origin (origins.py)."""
+    """A run of the rendered text with one origin (origins.py). image: the picture that stands there instead."""
 
     text: str
     origin: int
+    image: ImageSegment | None = None
 
 
 def pieces_of(rendered: MarkedText) -> Iterator[Piece]:
@@ -45,10 +46,11 @@ def pieces_of(rendered: MarkedText) -> Iterator[Piece]:
 @attrs.frozen(kw_only=True)
 class KnownAnswer:
     """ids: exactly what was generated, without the token that ends the turn. header: the template's own text
-    that the prompt of that turn ended with."""
+    that the prompt of that turn ended with. reasoning: what no message shows of it."""
 
     ids: tuple[int, ...]
     header: str
+    reasoning: str = ""
 
 
 def to_segments(
@@ -119,11 +121,14 @@ def _joined(pieces: Sequence[Piece], texts: Sequence[str], ids: Mapping[int, tup
         is_ids = index in ids
         if not is_ids and not texts[index]:
             continue
-        if gathered and (is_ids or special != is_scaffold(piece.origin)):
+        if gathered and (is_ids or piece.image is not None or special != is_scaffold(piece.origin)):
             yield TextSegment(text="".join(gathered), special=special)
             gathered = []
         if is_ids:
             yield IdsSegment(ids=ids[index])
+            continue
+        if piece.image is not None:
+            yield piece.image
             continue
         special = is_scaffold(piece.origin)
         gathered.append(texts[index])

@@ -20,13 +20,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import Final
 
 import attrs
 from jinja2 import Template, TemplateError
 from jinja2.exceptions import SecurityError
 
-from muse.api.message import Message
+from muse.api.message import Message, content_parts
 from muse.api.template_options import NO_OPTIONS, RESERVED, TemplateOptions, template_variables
 from muse.api.tools import Tool
 from muse.chat.marked_text import (
@@ -37,6 +38,7 @@ from muse.chat.marked_text import (
     runs_of,
     scaffold,
 )
+from muse.chat.pictures import MARKER, no_place_for, pictures_in, place_pictures, spelled_token
 from muse.chat.splice import KnownAnswer, pieces_of, to_segments
 from muse.chat.template_checks import check_calls, check_names, missing_messages, refuse_missing, wordless_calls
 from muse.chat.template_messages import hermes_messages, native_messages, native_tools
@@ -76,12 +78,14 @@ class ChatTemplate:
         special_tokens: Iterable[str],
         settings: frozenset[str],
         knows_tools: bool,
+        knows_pictures: bool,
         is_chatml: bool,
     ) -> None:
         """Use `compile` or `fallback`."""
         self.settings = settings
         """Names that the template reads and does not set itself: what a request may set."""
         self._knows_tools = knows_tools
+        self._knows_pictures = knows_pictures
         self._is_chatml = is_chatml
         self.is_fallback = False
         """True: the model brought no template, and ours is a guess that its owner should know about."""
@@ -103,6 +107,7 @@ class ChatTemplate:
     ) -> ChatTemplate:
         """Compile a model's template. special_tokens: all spellings of control tokens, for the check of
         text whose origin is unknown. Raises EnvironmentFault `template_invalid`."""
+        special_tokens = frozenset(special_tokens)
         if len(source) > MAX_SOURCE_CHARS:
             raise _invalid(f"it has more than {MAX_SOURCE_CHARS} characters")
         environment = TemplateEnvironment(limits or TemplateLimits())
@@ -127,6 +132,7 @@ class ChatTemplate:
             special_tokens=special_tokens,
             settings=names - RESERVED,
             knows_tools="tools" in names,
+            knows_pictures=MARKER in source and MARKER in special_tokens,
             is_chatml=_CHATML_MARK in source,
         )
 
@@ -157,6 +163,9 @@ class ChatTemplate:
         """
         extra = self._extra_variables(options or NO_OPTIONS)
         self._check_tools(messages, tools)
+        with_pictures = next((index for index, _ in pictures_in(messages)), None)
+        if with_pictures is not None and (not self._knows_pictures or self._writes_tools(messages, tools)):
+            raise no_place_for(with_pictures)
         split: frozenset[int] = frozenset()
 
         def render(messages: Sequence[Message]) -> MarkedText:
@@ -169,6 +178,8 @@ class ChatTemplate:
             rendered = render(messages)
         self._check_unknown(rendered)
         pieces = list(pieces_of(rendered))
+        if with_pictures is not None:
+            pieces = place_pictures(pieces, messages)
         check_names(messages, pieces)
         check_calls(messages, pieces)
         missing = missing_messages(messages, pieces)
@@ -182,6 +193,21 @@ class ChatTemplate:
             ]
             refuse_missing(messages, missing_messages(plain, pieces_of(render(plain))))
         return to_segments(pieces, known or {}, self._special_tokens)
+
+    def check_spellings(self, messages: Sequence[Message]) -> None:
+        """For engines that read control tokens from any text: raises ClientFault `control_token` for the first content
+        or name that spells one."""
+        for index, message in enumerate(messages):
+            texts = [("content", part) for part in content_parts(message) if isinstance(part, str)]
+            for member, text in (*texts, ("name", message.name or "")):
+                token = self.spelled_in(text)
+                if token is not None:
+                    raise spelled_token(index, member, token)
+
+    def spelled_in(self, text: str) -> str | None:
+        """The first control token that a text spells."""
+        found = self._special_pattern.search(text) if self._special_tokens else None
+        return found[1] if found else None
 
     def _extra_variables(self, options: TemplateOptions) -> Mapping[str, object]:
         """A word cannot spell a control token, and templates compare and join it with their own text, so it counts
@@ -216,10 +242,15 @@ class ChatTemplate:
         self, messages: Sequence[Message], tools: Sequence[Tool], split: frozenset[int]
     ) -> Mapping[str, object]:
         """What of the conversation the template gets."""
-        if self._knows_tools or not self._is_chatml:
-            shown = native_messages(messages, self._is_word, split)
-            return {"messages": shown, "tools": native_tools(tools, self._is_word)}
-        return {"messages": hermes_messages(messages, tools), "tools": None}
+        if self._writes_tools(messages, tools):
+            return {"messages": hermes_messages(messages, tools), "tools": None}
+        shown = native_messages(messages, self._is_word, split)
+        return {"messages": shown, "tools": native_tools(tools, self._is_word)}
+
+    def _writes_tools(self, messages: Sequence[Message], tools: Sequence[Tool]) -> bool:
+        """There is something of tools to be written, of which the template knows nothing."""
+        has_tools = bool(tools) or any(message.role == "tool" or message.tool_calls for message in messages)
+        return has_tools and self._is_chatml and not self._knows_tools
 
     def _render(
         self,
@@ -268,7 +299,7 @@ class ChatTemplate:
             if origin == UNKNOWN and self._special_tokens:
                 window = str.__str__(rendered)[max(0, position - reach) : end + reach]
                 start_in_window = position - max(0, position - reach)
-                for found in self._special_pattern().finditer(window):
+                for found in self._special_pattern.finditer(window):
                     if found.start() < start_in_window + length and found.end(1) > start_in_window:
                         raise EnvironmentFault(
                             "template_unsupported",
@@ -277,6 +308,7 @@ class ChatTemplate:
                         )
             position = end
 
+    @cached_property
     def _special_pattern(self) -> re.Pattern[str]:
         # A lookahead finds spellings that overlap. Compiled on demand: most renderings need none.
         return re.compile("(?=(" + "|".join(map(re.escape, self._special_tokens)) + "))")

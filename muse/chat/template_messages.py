@@ -20,6 +20,7 @@ from muse.api.message import Message
 from muse.api.tools import Tool
 from muse.chat.marked_text import data, from_source, join_marked, scaffold
 from muse.chat.origins import calls_of, content_of, name_of, words_of
+from muse.chat.pictures import marked_parts
 
 Variables = dict[str, object]
 IsWord = Callable[[str], bool]
@@ -67,7 +68,7 @@ def native_tools(tools: Sequence[Tool], is_word: IsWord) -> list[Variables] | No
 
 
 def hermes_messages(messages: Sequence[Message], tools: Sequence[Tool]) -> list[Variables]:
-    """For a ChatML template that knows no tools: everything about them is text."""
+    """For a ChatML template that knows no tools: everything about them is text. Without pictures."""
     rendered: list[Variables] = []
     instructions = _hermes_instructions(tools) if tools else None
     if instructions is not None and not (messages and messages[0].role == "system"):
@@ -96,6 +97,8 @@ def hermes_messages(messages: Sequence[Message], tools: Sequence[Tool]) -> list[
 def _text_message(index: int, message: Message) -> Variables:
     # Roles are a closed list of ours, and templates build control tokens out of them.
     shown: Variables = {"role": scaffold(message.role), "content": from_source(message.content, content_of(index))}
+    if message.images:
+        shown["content"] = marked_parts(index, message)
     if message.name is not None and message.role != "tool":
         shown["name"] = from_source(message.name, name_of(index))
     return shown

@@ -211,6 +211,7 @@ class ProtocolLoop:
                 message=fault.message,
                 prompt_tokens=fault.prompt_tokens,
                 context_length=fault.context_length,
+                image=fault.image,
             )
         except Exception as fault:
             traceback.print_exc()

@@ -14,23 +14,32 @@ from typing import Final
 import attrs
 
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
-from muse.api.message import Message
+from muse.api.fields import Offenders
+from muse.api.images import Picture, PictureReader, PlacedImage
+from muse.api.message import Message, content_of, pictures_of
 from muse.protocol import IdsSegment, Ready, Segment, Supports, TextSegment
 from muse.worker.engines.scripted_tokens import ScriptedTokenizer
+from tests.picture_files import data_url, plain, saved
 
-SPECIAL: Final = ("<|im_end|>", "<|im_start|>", "<think>", "</think>")
+SPECIAL: Final = ("<|im_end|>", "<|im_start|>", "<think>", "</think>", "<|patch|>")
 MAX_SESSIONS: Final = 3
 MAX_CHARS: Final = 1500
 STOP: Final = "STOP"
+_BODY: Final = (
+    "{% macro body(content) %}{% if content is string %}{{ content }}{% else %}{% for part in content %}"
+    "{% if part.type == 'text' %}{{ part.text }}{% else %}{{ '<|patch|>' }}{% endif %}{% endfor %}{% endif %}"
+    "{% endmacro %}"
+)
 _TURNS: Final = (
     "{% for m in messages %}{% set text = m.content %}{% if m.role == 'assistant' and '</think>' in text %}"
     "{% set text = text.split('</think>')[-1].lstrip('\n') %}{% endif %}"
-    "{{ '<|im_start|>' + m.role + '\n' + text + '<|im_end|>\n' }}{% endfor %}"
+    "{{ '<|im_start|>' + m.role + '\n' + body(text) + '<|im_end|>\n' }}{% endfor %}"
 )
 TEMPLATES: Final = {
-    "plain": "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+    "plain": _BODY
+    + "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + body(m.content) + '<|im_end|>\n' }}{% endfor %}"
     "{{ '<|im_start|>assistant\n' }}",
-    "thinks": _TURNS + "{{ '<|im_start|>assistant\n<think>\n' }}",
+    "thinks": _BODY + _TURNS + "{{ '<|im_start|>assistant\n<think>\n' }}",
 }
 OPENED: Final = {"plain": "", "thinks": "<think>\n"}
 READY: Final = Ready(
@@ -42,7 +51,7 @@ READY: Final = Ready(
     max_sessions=1,
     max_named_sessions=1,
     max_inflight_requests=1,
-    supports=Supports(cancel=True),
+    supports=Supports(cancel=True, image=True, ids_with_images=True),
     chat_template=TEMPLATES["plain"],
     special_tokens=SPECIAL,
     bos_token="",
@@ -51,14 +60,51 @@ READY: Final = Ready(
     device="none",
 )
 MODELS: Final = [
-    attrs.evolve(READY, model_id=f"{kind} {number}", chat_template=TEMPLATES[kind])
+    attrs.evolve(
+        READY,
+        model_id=f"{kind} {number}",
+        chat_template=TEMPLATES[kind],
+        supports=attrs.evolve(READY.supports, ids_with_images=number == 1),
+    )
     for kind in TEMPLATES
     for number in (1, 2)
 ]
 
 
-def said(role: str, content: str) -> Message:
-    return Message(role=role, content=content)
+def picture(colour: str) -> Picture:
+    """One of that colour, as a request brings it."""
+    part = {"url": data_url(saved(plain(colour=colour, size=(28, 28)), "PNG"))}
+    return PictureReader().read_part(part, "", Offenders())
+
+
+PICTURES: Final = tuple(map(picture, ("red", "green", "blue")))
+MAX_PICTURE_BYTES: Final = sum(len(shown.base64) for shown in PICTURES[:2])
+
+
+def said(role: str, content: str, shown: Picture | None = None) -> Message:
+    """A message; a picture stands in the middle of its text."""
+    images = () if shown is None else (PlacedImage(offset=len(content) // 2, picture=shown),)
+    return Message(role=role, content=content, images=images)
+
+
+def written(message: Message) -> str:
+    """The content as it is in prompts, a picture by its hash."""
+    text = message.content
+    for image in reversed(message.images):
+        text = text[: image.offset] + mark_of(image.picture.sha256) + text[image.offset :]
+    return text
+
+
+def mark_of(sha256: str) -> str:
+    """What stands for a picture in texts of this model."""
+    return f"[{sha256}]"
+
+
+def is_refused(messages: Sequence[Message], model: Ready) -> bool:
+    """A text beside pictures would become a control token."""
+    if model.supports.ids_with_images or not pictures_of(messages):
+        return False
+    return any(token in written(message) for message in messages for token in SPECIAL)
 
 
 def answers_of(messages: Sequence[Message]) -> list[int]:
@@ -67,32 +113,37 @@ def answers_of(messages: Sequence[Message]) -> list[int]:
 
 def request_of(session_id: str, messages: Sequence[Message]) -> ChatRequest:
     """A request as the front hands it over."""
-    bodies = [{"role": message.role, "content": message.content} for message in messages]
+    bodies = [{"role": message.role, "content": content_of(message)} for message in messages]
     body = {"messages": bodies, "session_id": session_id, "stop": [STOP]}
     return parse_chat_request(body, SamplingDefaults())
 
 
-def next_messages(old: list[Message], how: str, pick: int, text: str) -> list[Message]:
-    """What a client sends that has these messages. pick: which one, if one is changed."""
+def next_messages(old: list[Message], how: str, pick: int, text: str, shown: Picture | None = None) -> list[Message]:
+    """What a client sends that has these messages. pick: which one, if one is changed. shown: what it shows in what is
+    new."""
     old = list(old)
     places = answers_of(old)
     match how:
         case "edit question" | "edit question and cut" if old:
             at = pick % len(old)
-            old[at] = attrs.evolve(old[at], content=text, role="user")
+            old[at] = said("user", text, shown)
             return old[: at + 1] if how.endswith("cut") else old
+        case "replace picture" if old:
+            at = pick % len(old)
+            if old[at].role == "user":
+                old[at] = said("user", old[at].content, shown)
         case "edit answer" if places:
             at = places[pick % len(places)]
             old[at] = attrs.evolve(old[at], content=old[at].content + text)
         case "regenerate" if places:
-            return old[: places[-1]] or [said("user", text)]
+            return old[: places[-1]] or [said("user", text, shown)]
         case "cut" if old:
             old = old[: pick % len(old)]
         case "foreign":
             old = [said("system", text), said("user", "x"), said("assistant", "y"), said("assistant", text)]
         case _:
             pass
-    return [*old, said("user", text)]
+    return [*old, said("user", text, shown)]
 
 
 @attrs.define
@@ -101,6 +152,7 @@ class Given:
 
     content: str
     raw: str | None = None
+    reasoning: str = ""
     model_id: str = ""
     cost: int = 0
 
@@ -135,16 +187,19 @@ class HistoryModel:
             kept.append(answer)
         return kept
 
-    def prompt(self, session_id: str, messages: Sequence[Message], model_id: str) -> str:
+    def prompt(self, session_id: str, messages: Sequence[Message], model: Ready) -> str:
         """The prompt as one text."""
+        model_id = model.model_id
         kind = model_id.split(maxsplit=1)[0]
+        spelled_out = bool(pictures_of(messages)) and not model.supports.ids_with_images
         kept = dict(zip(answers_of(messages), self.kept(session_id, messages), strict=False))
         parts: list[str] = []
         for index, message in enumerate(messages):
-            text, answer = message.content, kept.get(index)
+            text, answer = written(message), kept.get(index)
             if kind == "thinks" and message.role == "assistant":
                 text = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
-            if answer is not None and answer.raw and answer.model_id == model_id and text:
+            hides = spelled_out and answer is not None and any(token in answer.reasoning for token in SPECIAL)
+            if answer is not None and answer.raw and answer.model_id == model_id and text and not hides:
                 text = OPENED[kind] + answer.raw
             parts.append(f"<|im_start|>{message.role}\n{text}<|im_end|>\n")
         return "".join([*parts, "<|im_start|>assistant\n", OPENED[kind]])
@@ -168,7 +223,10 @@ class HistoryModel:
     def _forget_oldest(self) -> None:
         for session_id in list(self.sessions)[:-1]:
             total = sum(session.cost() for session in self.sessions.values())
-            if len(self.sessions) <= MAX_SESSIONS and total <= MAX_CHARS:
+            shown = {
+                image.sha256: len(image.base64) for s in self.sessions.values() for image in pictures_of(s.messages)
+            }
+            if len(self.sessions) <= MAX_SESSIONS and total <= MAX_CHARS and sum(shown.values()) <= MAX_PICTURE_BYTES:
                 return
             if self.sessions[session_id].running is None:
                 del self.sessions[session_id]
@@ -192,6 +250,8 @@ class ToyVocabulary:
                 ids += segment.ids
             elif isinstance(segment, TextSegment):
                 ids += self._tokenizer.encode(segment.text, special=segment.special)
+            else:
+                ids.append(self.word(mark_of(segment.sha256)))
         return ids
 
     def spelled(self, ids: Sequence[int]) -> str:

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from muse.api import images
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request, parse_session_id
-from muse.api.message import MAX_MESSAGES, Message
+from muse.api.message import MAX_MESSAGES, Message, content_of
 from muse.errors import ClientFault
 from muse.protocol import Sampling
+from tests.picture_files import STILL, data_url
 
 DEFAULTS = SamplingDefaults(temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None, max_tokens=512)
 USER = {"role": "user", "content": "hi"}
@@ -320,12 +322,64 @@ def test_wrong_messages_name_their_path(message: object, code: str, path: str) -
     assert (fault.code, fault.param) == (code, path)
 
 
-def test_a_picture_is_refused_with_its_place() -> None:
-    """Pictures come later; the refusal says so and where."""
+def picture_part(kind: str = "png", **fields: Any) -> dict[str, Any]:
+    """A part of a message with a picture."""
+    url = data_url(STILL[kind](), kind)
+    return {"type": "image_url", "image_url": {"url": url, **fields}}
+
+
+def text_part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def test_pictures_are_placed_in_the_text() -> None:
+    """Each before the character that follows it; the message can be written out again."""
+    content = [picture_part("jpeg"), text_part("one"), text_part(" two"), picture_part(detail="auto"), picture_part()]
+    (message,) = parse(messages=[{"role": "user", "content": content}]).messages
+    assert message.content == "one two"
+    assert [(image.offset, image.picture.kind) for image in message.images] == [(0, "jpeg"), (7, "png"), (7, "png")]
+    again = {"role": "user", "content": content_of(message)}
+    assert again["content"] == [picture_part("jpeg"), text_part("one two"), picture_part(), picture_part()]
+    assert parse(messages=[again]).messages == (message,)
+
+
+def test_a_picture_alone_is_a_message() -> None:
+    """Of the user or of a tool."""
+    call = {"id": "c", "type": "function", "function": {"name": "camera", "arguments": "{}"}}
+    messages = parse(
+        messages=[
+            {"role": "user", "content": [picture_part()]},
+            {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": [picture_part()]},
+        ]
+    ).messages
+    assert [len(message.images) for message in messages] == [1, 0, 1]
+
+
+@pytest.mark.parametrize("role", ["system", "developer", "assistant"])
+def test_a_picture_of_another_role_is_refused_with_its_place(role: str) -> None:
+    """No template shows those to the model."""
+    fault = refuse_message({"role": role, "content": [text_part("?"), picture_part()]})
+    assert (fault.code, fault.param) == ("unsupported_parameter", "messages[2].content[1]")
+    assert "user" in fault.detail
+
+
+def test_a_bad_picture_is_refused_with_its_place() -> None:
+    """The whole path, and the reason."""
     part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
-    fault = refuse({"messages": [USER, {"role": "user", "content": [part, {"type": "text", "text": "?"}]}]})
-    assert (fault.code, fault.param) == ("unsupported_parameter", "messages[1].content[0]")
-    assert "picture" in fault.detail
+    fault = refuse_message({"role": "user", "content": [text_part("?"), part]})
+    assert (fault.code, fault.param) == ("invalid_image", "messages[2].content[1].image_url.url")
+    fault = refuse_message({"role": "user", "content": [{**picture_part(), "text": "?"}]})
+    assert (fault.code, fault.param) == ("unknown_parameter", "messages[2].content[0].text")
+
+
+def test_pictures_of_all_messages_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that a client sends again with every turn as well."""
+    monkeypatch.setattr(images, "MAX_REQUEST_BYTES", 2 * len(STILL["png"]()))
+    message = {"role": "user", "content": [picture_part()]}
+    assert len(parse(messages=[message, message]).messages) == 2
+    fault = refuse({"messages": [message, message, message]})
+    assert (fault.code, fault.param) == ("invalid_image", "messages[2].content[0].image_url.url")
 
 
 def test_developer_becomes_system_and_parts_are_joined() -> None:

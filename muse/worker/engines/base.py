@@ -32,7 +32,8 @@ ReportLoading = Callable[[float | None, str], None]
 
 
 class EngineFault(Exception):
-    """A request, or the load, failed for a reason worth telling. fatal: this engine answers no more."""
+    """A request, or the load, failed for a reason worth telling. fatal: this engine answers no more. image: which of
+    the prompt's pictures is to blame, from 0."""
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class EngineFault(Exception):
         fatal: bool = False,
         prompt_tokens: int | None = None,
         context_length: int | None = None,
+        image: int | None = None,
     ) -> None:
         super().__init__(message)
         self.code: ErrorCode = code
@@ -49,6 +51,7 @@ class EngineFault(Exception):
         self.fatal = fatal
         self.prompt_tokens = prompt_tokens
         self.context_length = context_length
+        self.image = image
 
 
 def context_overflow(prompt_tokens: int, context_length: int) -> EngineFault:

@@ -15,7 +15,8 @@ import re
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import attrs
@@ -78,6 +79,16 @@ class PicturePrompt:
         return sum(picture.is_smaller for picture in self.pictures)
 
 
+@contextmanager
+def _blamed_on(number: int) -> Generator[None]:
+    """A fault inside the block is that of this picture."""
+    try:
+        yield
+    except EngineFault as fault:
+        fault.image = number
+        raise
+
+
 class PicturePromptEncoder:
     """marker: stands for a picture in the text. bos_text: how the token is spelled that begins every prompt."""
 
@@ -103,7 +114,11 @@ class PicturePromptEncoder:
 
     def encode(self, segments: Sequence[Segment]) -> PicturePrompt:
         """The prompt, its pictures looked at but not decoded. Raises EngineFault."""
-        sizes = [self._pictures.size(segment) for segment in segments if isinstance(segment, ImageSegment)]
+        images = [segment for segment in segments if isinstance(segment, ImageSegment)]
+        sizes: list[Sized] = []
+        for number, image in enumerate(images):
+            with _blamed_on(number):
+                sizes.append(self._pictures.size(image))
         texts = list(self._texts(segments))
         if self._encoder.bos is not None:
             # The server puts it before every text itself.
@@ -122,10 +137,11 @@ class PicturePromptEncoder:
     def native(self, prompt: PicturePrompt, cancel: CancelToken) -> dict[str, object]:
         """The prompt as the native server takes it; worthless when the cancel came. Raises EngineFault."""
         files: list[str] = []
-        for picture in prompt.pictures:
+        for number, picture in enumerate(prompt.pictures):
             if cancel.is_set:
                 break
-            files.append(self._pictures.scaled(picture.sized.segment, picture.rows, picture.columns))
+            with _blamed_on(number):
+                files.append(self._pictures.scaled(picture.sized.segment, picture.rows, picture.columns))
         return {"prompt_string": prompt.text, "multimodal_data": files}
 
     def _texts(self, segments: Iterable[Segment]) -> Iterator[str]:

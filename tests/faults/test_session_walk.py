@@ -30,7 +30,7 @@ from actors.transcripts.messages import SessionView
 from muse.api.chat_request import SamplingDefaults, parse_chat_request
 from muse.api.message import Message
 from muse.errors import MuseError
-from muse.protocol import Done, Error, Generate, IdsSegment, Tokens
+from muse.protocol import Done, Error, Generate, IdsSegment, Ready, Tokens
 from muse.settings import Settings
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.gguf import read_model_file
@@ -108,6 +108,8 @@ def shared(a: Sequence[int], b: Sequence[int]) -> int:
 class Walk:
     """One walk on a running core. doubts: prompts up to where a cold run went another way."""
 
+    questions: Sequence[str] = QUESTIONS
+
     def __init__(self, core: FaultCore, model: Path, seed: int) -> None:
         command = subprocess.run(
             ["ps", "-ww", "-o", "args=", "-p", str(core.worker_pids()[-1])], capture_output=True, text=True, check=True
@@ -168,7 +170,7 @@ class Walk:
             return
         before = await self.view(session_id)
         messages = self.next_messages(self.clients[session_id].messages, how)
-        limit = 40 if how.startswith("cancel") else self.random.randint(8, 12)
+        limit = self.most_tokens(how)
         reply = await self.ask(session_id, messages, limit, how)
         outcome = await finished(reply)
         if not reply.accepted:
@@ -178,6 +180,9 @@ class Walk:
             self.orders |= self.orders_after(session_id)
             return
         await self.check(session_id, messages, reply, limit, outcome.finish_reason)
+
+    def most_tokens(self, how: str) -> int:
+        return 40 if how.startswith("cancel") else self.random.randint(8, 12)
 
     async def ask(self, session_id: str, messages: list[Message], limit: int, how: str) -> Reply:
         bodies = [{"role": message.role, "content": message.content} for message in messages]
@@ -192,7 +197,7 @@ class Walk:
 
     def next_messages(self, old: list[Message], how: str) -> list[Message]:
         places = [index for index, message in enumerate(old) if message.role == "assistant"]
-        question = said("user", self.random.choice(QUESTIONS))
+        question = said("user", self.random.choice(self.questions))
         match how:
             case "edit answer" if places:
                 at = self.random.choice(places)
@@ -224,12 +229,12 @@ class Walk:
         held = await self.resident(session_id)
         if turn.ids is None:
             assert held[: len(prompt)] == tuple(prompt)
-            assert self.spelled(held[len(prompt) :]).startswith(turn.content)
+            assert self.shown(held[len(prompt) :]).startswith(turn.content)
         elif reason == "cancelled" and not turn.ids:
             assert held == tuple(prompt[: len(held)])
         else:
             assert held == (*prompt, *turn.ids)
-            assert self.spelled(turn.ids) == turn.content
+            assert self.shown(turn.ids) == turn.content
         assert turn.metrics is not None
         reused = turn.metrics.reused_prompt_tokens
         warm = all(session_id in order for order in self.orders)
@@ -246,16 +251,20 @@ class Walk:
         """It spells the conversation, with the ids of all answers that came back as they were sent."""
         model = self.core.board.value.model
         assert model is not None
-        assert model.chat_template is not None
-        plain = render_plain(
-            model.chat_template, messages, now=datetime.now(UTC), bos_token=model.bos_token, eos_token=model.eos_token
-        )
-        assert self.spelled(prompt) == plain
         contents = [message.content for message in messages if message.role == "assistant"]
         same = shared(contents, [content for content, _ in client.answers])  # pyright: ignore[reportArgumentType]
         client.answers = client.answers[:same] + [(content, None) for content in contents[same:]]
         known = [ids for content, ids in client.answers if ids and content]
         assert [s.ids for s in command.prompt_segments if isinstance(s, IdsSegment)] == known
+        assert self.spelled(prompt) == self.plain(model, messages, client)
+
+    def plain(self, model: Ready, messages: Sequence[Message], client: Chatter) -> str:
+        """The conversation as a plain rendering writes it."""
+        del client  # what it knows spells the same here
+        template = model.chat_template
+        assert template is not None
+        now = datetime.now(UTC)
+        return render_plain(template, messages, now=now, bos_token=model.bos_token, eos_token=model.eos_token)
 
     def check_reuse(self, before: Sequence[int], prompt: Sequence[int], reused: int, why: str, *, warm: bool) -> None:
         """All that is common was kept, but for the last one, which may not be evaluated yet; and more where another
@@ -282,6 +291,10 @@ class Walk:
         if cold != answer:
             self.doubts.append(prompt + answer[: shared(cold, answer)])
 
+    def shown(self, ids: Sequence[int]) -> str:
+        """What of generated ids is for the user."""
+        return self.spelled(ids)
+
     def spelled(self, ids: Sequence[int]) -> str:
         return self.inner.call("POST", "/detokenize", {"tokens": list(ids)})["content"]
 
@@ -293,17 +306,19 @@ class Walk:
         return best - second
 
 
-async def walk(model: Path, home: Path, *, steps: int, seed: int) -> None:
+async def walk(model: Path, home: Path, *, steps: int, seed: int, kind: type[Walk] = Walk) -> Walk:
+    """Take so many steps on a system with this model; where a cold run went another way, the model must be in doubt."""
     where = Settings(model=model, home=home, context=2048)
     async with running_core(SmallSteps(where), where, guard_s=60 + 3 * steps) as core:
         await core.wait_worker("ready")
-        walk = Walk(core, model, seed)
+        walk = kind(core, model, seed)
         for _ in range(steps):
             await walk.step()
         margins = [walk.margin(ids) for ids in walk.doubts]  # at the end: asking takes a slot behind the engine's back
         assert all(margin < MARGIN for margin in margins), margins
         assert len(margins) < steps / 4
         await core.wait_idle()
+    return walk
 
 
 async def test_a_walk_keeps_ids_text_and_answers_together(builtin_model: Path, tmp_path: Path) -> None:

@@ -329,7 +329,8 @@ class WorkerSupervisor:
             run.watchdog.ended(event.request_id)
         else:
             token = isinstance(event, protocol.Tokens)
-            run.watchdog.progressed(event.request_id, self._clock(), token=token)
+            picture = isinstance(event, protocol.Progress) and event.phase == "vision"
+            run.watchdog.progressed(event.request_id, self._clock(), token=token, picture=picture)
 
     def _on_fatal(self, run: WorkerRun, error: protocol.Error) -> None:
         if error.fatal:

@@ -6,7 +6,8 @@ progress although the worker talks. Both limits depend on the phase, because a n
 the interpreter for its whole length; engines whose calls do so get limits of their own.
 
 A cancel that is not obeyed climbs the kill ladder: SIGTERM, then SIGKILL (design section 2). A worker
-whose single steps are known to be slow is given as many of them.
+whose single steps are known to be slow is given as many of them; one that looks at a picture, which nothing can
+interrupt, is given longer, for a large model takes as long to load again.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class HangLimits:
     stuck_prefill_s: float = 120.0
     stuck_decode_s: float = 60.0
     cancel_s: float = 2.0
+    cancel_vision_s: float = 20.0
     term_s: float = 1.0
 
 
@@ -71,7 +73,7 @@ Verdict = SendPing | Terminate | Kill | None
 
 @attrs.define(slots=True)
 class _Request:
-    phase: Literal["prefill", "decode"]
+    phase: Literal["prefill", "vision", "decode"]
     progress_at: float
     cancelled_at: float | None = None
 
@@ -88,6 +90,8 @@ class Watchdog:
     _pinged_at: float | None = None
     _terminated: bool = False
     _slowest_step_s: float = 0.0
+    _slowest_picture_s: float = 0.0
+    _picture_at: float = 0.0
     _requests: dict[str, _Request] = attrs.field(factory=dict[str, _Request])
 
     def __attrs_post_init__(self) -> None:
@@ -109,14 +113,20 @@ class Watchdog:
         """A request was sent."""
         self._requests[request_id] = _Request("prefill", now)
 
-    def progressed(self, request_id: str, now: float, *, token: bool) -> None:
-        """A request got further."""
+    def progressed(self, request_id: str, now: float, *, token: bool, picture: bool = False) -> None:
+        """A request got further: to a token, to a picture that is being looked at, or in its prompt."""
         request = self._requests.get(request_id)
         if request is not None:
-            self._slowest_step_s = max(self._slowest_step_s, now - request.progress_at)
+            step_s = now - request.progress_at
+            if request.phase == "vision":
+                self._slowest_picture_s = max(self._slowest_picture_s, step_s)
+            else:
+                self._slowest_step_s = max(self._slowest_step_s, step_s)
             request.progress_at = now
-            if token:
-                request.phase = "decode"
+            if picture:
+                self._picture_at = now
+            if token or request.phase != "decode":
+                request.phase = "decode" if token else "vision" if picture else "prefill"
 
     def cancelled(self, request_id: str, now: float) -> None:
         """A cancel was sent."""
@@ -136,7 +146,7 @@ class Watchdog:
         if not self._ready:
             return "load"
         phases = {request.phase for request in self._requests.values()}
-        return "prefill" if "prefill" in phases else "decode" if phases else "idle"
+        return "prefill" if phases & {"prefill", "vision"} else "decode" if phases else "idle"
 
     def verdict(self, now: float) -> Verdict:
         """Judge. Call it about once a second; each call may answer the same until something changes."""
@@ -165,14 +175,17 @@ class Watchdog:
 
     def _stuck(self, now: float) -> Verdict:
         for request in self._requests.values():
-            limit_s = self.limits.stuck_prefill_s if request.phase == "prefill" else self.limits.stuck_decode_s
-            still_s = now - request.progress_at
+            limit_s = self.limits.stuck_decode_s if request.phase == "decode" else self.limits.stuck_prefill_s
+            # While one looks at a picture, the engine does nothing else.
+            still_s = now - max(request.progress_at, self._picture_at)
             if still_s > limit_s:
                 return Kill(f"The model made no progress for {still_s:.0f} s ({request.phase}).")
         return None
 
     def _disobeyed(self, now: float) -> Verdict:
         patience_s = max(self.limits.cancel_s, STEPS_FOR_CANCEL * self._slowest_step_s)
+        if any(request.phase == "vision" for request in self._requests.values()):
+            patience_s = max(self.limits.cancel_vision_s, STEPS_FOR_CANCEL * self._slowest_picture_s)
         for request in self._requests.values():
             if request.cancelled_at is None or now - request.cancelled_at <= patience_s:
                 continue

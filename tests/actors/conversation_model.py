@@ -187,19 +187,26 @@ class HistoryModel:
             kept.append(answer)
         return kept
 
+    def hidden(self, session_id: str, messages: Sequence[Message], model: Ready) -> list[Given]:
+        """Answers whose ids must not stand beside pictures: what was thought in them would become control tokens."""
+        if model.supports.ids_with_images or not pictures_of(messages):
+            return []
+        kept = self.kept(session_id, messages)
+        return [answer for answer in kept if any(token in answer.reasoning for token in SPECIAL)]
+
     def prompt(self, session_id: str, messages: Sequence[Message], model: Ready) -> str:
         """The prompt as one text."""
         model_id = model.model_id
         kind = model_id.split(maxsplit=1)[0]
-        spelled_out = bool(pictures_of(messages)) and not model.supports.ids_with_images
+        hidden = self.hidden(session_id, messages, model)
         kept = dict(zip(answers_of(messages), self.kept(session_id, messages), strict=False))
         parts: list[str] = []
         for index, message in enumerate(messages):
             text, answer = written(message), kept.get(index)
             if kind == "thinks" and message.role == "assistant":
                 text = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
-            hides = spelled_out and answer is not None and any(token in answer.reasoning for token in SPECIAL)
-            if answer is not None and answer.raw and answer.model_id == model_id and text and not hides:
+            is_hidden = any(answer is one for one in hidden)
+            if answer is not None and answer.raw and answer.model_id == model_id and text and not is_hidden:
                 text = OPENED[kind] + answer.raw
             parts.append(f"<|im_start|>{message.role}\n{text}<|im_end|>\n")
         return "".join([*parts, "<|im_start|>assistant\n", OPENED[kind]])

@@ -153,6 +153,8 @@ class Conversations(RuleBasedStateMachine):
         if resident and turn.prompt != resident:
             assert (reason == "exact_prefix") == whole
         before = self.exact.pop(session_id, None)
+        if self.histories.hidden(session_id, turn.messages, self.model):
+            before = None  # an answer without its ids is another text
         if before is not None and session_id in self.sessions and turn.messages[: len(before)] == before:
             assert whole
         turn.reply.accept(self.model.model_id)
@@ -236,11 +238,14 @@ class Conversations(RuleBasedStateMachine):
             assert self.refusal(session_id, messages) == "control_token"
             # As a client may: without the pictures it can be said.
             messages = [attrs.evolve(message, images=()) for message in messages]
+            self.exact.pop(session_id, None)
         turn = self.make(session_id, messages)
         if refused:
             return
         resident = self.resident.get(session_id, [])
         exact = self.exact.get(session_id) if session_id in self.sessions else None
+        if self.histories.hidden(session_id, messages, self.model):
+            exact = None
         if how == "edit answer" and text and exact is not None:
             at = next(index for index in range(before) if messages[index] != exact[index])
             lead = self.expected_lead(session_id, messages[:at])

@@ -92,6 +92,45 @@ def test_slow_steps_earn_a_cancel_more_time() -> None:
     assert isinstance(dog.verdict(8.1), Terminate)
 
 
+def test_looking_at_a_picture_earns_a_cancel_more_time() -> None:
+    """Also that of another request, which has to wait for it."""
+    dog = loaded()
+    dog.started("sees", 0.0)
+    dog.started("other", 0.0)
+    dog.progressed("other", 0.1, token=True)
+    dog.progressed("sees", 0.1, token=False, picture=True)
+    dog.cancelled("other", 1.0)
+    dog.line(21.0)
+    assert dog.verdict(21.0) is None
+    assert isinstance(dog.verdict(21.1), Terminate)
+
+
+def test_a_slow_picture_says_nothing_of_other_steps() -> None:
+    """Behind it a cancel has the time that it always had."""
+    dog = loaded()
+    dog.started("r", 0.0)
+    dog.progressed("r", 0.1, token=False, picture=True)
+    dog.progressed("r", 25.0, token=False)
+    dog.cancelled("r", 25.0)
+    dog.line(27.0)
+    assert dog.verdict(27.0) is None
+    assert isinstance(dog.verdict(27.1), Terminate)
+
+
+def test_a_slow_picture_is_progress_while_it_says_so() -> None:
+    """For all requests: the engine does nothing else meanwhile."""
+    dog = loaded()
+    dog.started("sees", 0.0)
+    dog.started("other", 0.0)
+    dog.progressed("other", 0.1, token=True)
+    for second in range(10, 300, 10):
+        dog.progressed("sees", float(second), token=False, picture=True)
+        dog.line(float(second))
+        assert dog.verdict(float(second)) is None
+    dog.line(290.0 + LIMITS.stuck_decode_s + 1)
+    assert isinstance(dog.verdict(290.0 + LIMITS.stuck_decode_s + 1), Kill)
+
+
 def test_engines_that_hold_the_interpreter_have_more_time() -> None:
     """A ping cannot be answered during such a call."""
     dog = loaded(GIL_HOLDING)

@@ -169,21 +169,23 @@ def test_a_forgotten_reply_is_said_and_the_answer_stays(thinking_page: Page, wat
 
 
 def test_a_reply_that_still_runs_is_read_on(thinking_page: Page, watch: PageWatch) -> None:
-    """The page had lost sight of it: the refusal offers to read what came meanwhile."""
+    """The page had lost sight of it: the refusal offers to read what came meanwhile, and nothing is missing."""
     watch.expected += ["409", "ERR_CONNECTION_REFUSED"]
-    answer = ask(thinking_page, "lines")
-    expect(text_of(answer)).to_contain_text("Line 3")
+    answer = ask(thinking_page, "endless")
+    expect(answer.locator(".thought")).to_contain_text("Step 3 leads")
     # Stop reaches nobody, and the page does not wait for ever.
     thinking_page.route("**/api/cancel", lambda route: route.abort("connectionrefused"))
     thinking_page.get_by_role("button", name="Stop").click()
     wait_over(answer, "stopped")
+    begun = answer.locator(".thought p").count()
     answer.get_by_role("button", name="Continue").click()
     alert = thinking_page.get_by_role("alert")
     expect(alert).to_contain_text("still being given")
     alert.get_by_role("button", name="Read on").click()
     expect(alert).to_have_count(0)
-    wait_over(answer)
-    assert text_of(answer).locator("p").all_inner_texts() == LINES
+    expect(answer.locator(".thought p").nth(begun + 3)).to_be_visible()
+    steps = answer.locator(".thought p").all_inner_texts()[: begun + 3]
+    assert steps == [f"Step {number % 60 + 1} leads to the next one." for number in range(begun + 3)]
 
 
 def test_a_worker_that_dies_in_mid_thought_is_no_loss(thinking_page: Page) -> None:
@@ -210,9 +212,16 @@ def test_an_answer_that_failed_after_text_goes_on(thinking_page: Page, thinking_
     assert_whole(thinking_page, thinking_server)
 
 
-def test_an_answer_of_another_chat_does_not_go_on(thinking_page: Page) -> None:
-    """One that was brought back belongs to a session that is closed: it can only be asked for anew."""
+def test_an_answer_of_another_chat_does_not_go_on(thinking_page: Page, watch: PageWatch) -> None:
+    """In a copy of the tab, and when it was brought back after its session was closed: ask anew, or in its place."""
+    watch.expected.append("a popup")
     answer = cut_answer(thinking_page, 45)
+    expect(answer.get_by_role("button", name="Continue")).to_be_visible()
+    with thinking_page.expect_popup() as copied:
+        thinking_page.evaluate("void open(location.href)")
+    expect(copied.value.locator(".note")).to_contain_text("Cut off")
+    expect(copied.value.get_by_role("button", name="Continue")).to_have_count(0)
+    copied.value.close()
     thinking_page.get_by_role("button", name="New chat").click()
     thinking_page.get_by_role("button", name="Bring back the last chat").click()
     expect(answer.locator(".note")).to_contain_text("Cut off")

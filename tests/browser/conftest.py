@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -16,6 +17,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Error, Page, expect, sync_playwright
 
 from tests.browser.scripts import CHAT_SCRIPT, HANG_GUARD_MS
+from tests.browser.thinking_script import thinking_script
 from tests.server_process import ServerProcess
 
 # --no-sandbox: test machines run as root. The rest keeps the browser from looking for the outside world.
@@ -139,19 +141,41 @@ def open_page(
     assert watch.unexpected() == []
 
 
-@pytest.fixture(scope="session")
-def chat_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A real server over the scripted engine with the answers of scripts.py. Shared."""
-    folder = tmp_path_factory.mktemp("chat")
-    script = folder / "script.json"
-    script.write_text(json.dumps(CHAT_SCRIPT))
-    server = ServerProcess(["--engine", "scripted", "--model", str(script)], home=folder / "home")
+@contextlib.contextmanager
+def serving(script: dict[str, Any], folder: Path) -> Iterator[ServerProcess]:
+    """A real server over the scripted engine, ready; it must end well."""
+    path = folder / "script.json"
+    path.write_text(json.dumps(script))
+    server = ServerProcess(["--engine", "scripted", "--model", str(path)], home=folder / "home")
     try:
         server.wait_ready()
         yield server
     finally:
         status = server.stop()
     assert status == 0, server.stderr()
+
+
+@pytest.fixture(scope="session")
+def chat_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with the answers of scripts.py. Shared."""
+    with serving(CHAT_SCRIPT, tmp_path_factory.mktemp("chat")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def thinking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server whose model thinks: thinking_script.py. Shared."""
+    folder = tmp_path_factory.mktemp("thinking")
+    with serving(thinking_script(folder), folder) as server:
+        yield server
+
+
+@pytest.fixture
+def thinking_page(open_page: Callable[..., Page], thinking_server: ServerProcess) -> Page:
+    """The page of `thinking_server`, ready to use, 1280 x 800."""
+    page = open_page(thinking_server.url)
+    page.wait_for_selector(".status.ready")
+    return page
 
 
 @pytest.fixture

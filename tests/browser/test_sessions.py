@@ -252,6 +252,9 @@ def test_a_restart_under_an_open_page_interrupts_and_forgets(
     expect(page.locator(".remark")).to_contain_text("the model has forgotten this chat")
     expect(page.get_by_test_id("status")).to_contain_text("Ready")
     expect(page.locator(".banner")).to_have_count(0)
+    answer.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("alert")).to_contain_text("has forgotten this answer")
+    wait_over(answer, "interrupted")
     bodies = record_requests(page)
     answer.get_by_role("button", name="Send again").click()
     answer = page.locator(".from-model").last

@@ -26,11 +26,12 @@ export function Receipt({ metrics, isOpen }) {
 
 export function ReceiptDetails({ metrics }) {
   return html`<dl class="receipt-details">
-    ${rows(metrics).map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}
+    ${receiptRows(metrics).map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}
   </dl>`;
 }
 
-function rows(metrics) {
+/** What there is to say of an answer's cost, as pairs of a name and words. */
+export function receiptRows(metrics) {
   const made = [];
   const timed = (number, ms, perSecond) => {
     const time = isKnown(ms) ? ` in ${duration(ms)}` : "";

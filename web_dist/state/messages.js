@@ -132,11 +132,9 @@ function take(answer, text, update) {
 
 /** What all of the thinking took: a continued answer may have thought before, too. */
 function thoughtIn(metrics) {
-  if (typeof metrics?.thinking_ms !== "number") return null;
-  return {
-    ms: metrics.thinking_ms + metrics.earlier_thinking_ms,
-    tokens: metrics.thinking_tokens + metrics.earlier_thinking_tokens,
-  };
+  if (metrics === null) return null;
+  const tokens = metrics.thinking_tokens + metrics.earlier_thinking_tokens;
+  return tokens > 0 ? { ms: metrics.thinking_ms + metrics.earlier_thinking_ms, tokens } : null; // null ms counts as 0
 }
 
 /** An answer that has ended runs again. Returns how to undo that. */

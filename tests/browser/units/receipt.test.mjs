@@ -1,0 +1,51 @@
+// The figures of an answer in words: everything that is known, and nothing that is not.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { receiptRows } from "../../../web_dist/components/receipt.js";
+
+const PLAIN = {
+  prompt_tokens: 40,
+  completion_tokens: 30,
+  reused_prompt_tokens: 30,
+  prefilled_prompt_tokens: 10,
+  decode_ms: 2000,
+  decode_tokens_per_second: 15,
+  thinking_tokens: 0,
+  thinking_ms: null,
+  earlier_tokens: 0,
+  draft_proposed: null,
+  draft_accepted: null,
+  resumed: 0,
+  tool_warning: null,
+  cancelled: false,
+};
+const rowsOf = (more) => Object.fromEntries(receiptRows({ ...PLAIN, ...more }));
+
+test("an ordinary answer has no row of what did not happen", () => {
+  assert.deepEqual(rowsOf({}), {
+    Conversation: "40 tokens: 30 reused, 10 new",
+    Reading: "10 tokens",
+    Answer: "30 tokens in 2.0 s (15.0 tokens/s)",
+  });
+});
+
+test("thinking and answer are counted apart", () => {
+  const rows = rowsOf({ thinking_tokens: 29, thinking_ms: 1500 });
+  assert.equal(rows.Writing, "30 tokens in 2.0 s (15.0 tokens/s)");
+  assert.equal(rows.Thinking, "29 tokens in 1.5 s");
+  assert.equal(rows.Answer, "1 token");
+});
+
+test("a draft's guesses, and how many were right", () => {
+  assert.equal(rowsOf({ draft_proposed: 120, draft_accepted: 83 }).Draft, "83 of 120 tokens guessed ahead were right (69 %)");
+  assert.equal(rowsOf({ draft_proposed: 0, draft_accepted: 0 }).Draft, undefined);
+});
+
+test("restarts, a stop, a continuation, a shorter length and a broken call are said", () => {
+  assert.equal(rowsOf({ resumed: 1 }).Restart, "continued after the model restarted");
+  assert.equal(rowsOf({ resumed: 2 }).Restart, "continued after the model restarted, 2 times");
+  assert.equal(rowsOf({ cancelled: true }).End, "stopped before the model was done");
+  assert.equal(rowsOf({ earlier_tokens: 12 }).Continued, "behind 12 tokens written before");
+  assert.equal(rowsOf({ max_tokens_cut_to: 7 }).Length, "at most 7 tokens: the conversation left no room for more");
+  assert.equal(rowsOf({ tool_warning: "There is no tool 'rain'." })["Tool call"], "There is no tool 'rain'.");
+});

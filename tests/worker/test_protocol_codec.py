@@ -34,7 +34,9 @@ from muse.protocol import (
     encode_event,
 )
 
-texts = st.text(st.characters(codec=None), max_size=40)  # lone surrogates too
+texts = st.text(st.characters(codec=None), max_size=40) | st.sampled_from(
+    ['"image":""', ',"image":"']
+)  # lone surrogates too
 counts = st.integers(0, 2**40)
 ids = st.lists(st.integers(-(2**31), 2**31), max_size=8).map(tuple)
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -46,7 +48,7 @@ json_values = st.recursive(
 segments = st.one_of(
     st.builds(TextSegment, text=texts, special=st.booleans()),
     st.builds(IdsSegment, ids=ids),
-    st.builds(ImageSegment, image=texts, sha256=texts),
+    st.builds(ImageSegment, image=texts | st.sampled_from(["", "AA==", "+/" * 40]), sha256=texts),
 )
 events = st.one_of(
     st.builds(Tokens, request_id=texts, ids=ids | st.none(), text=texts),

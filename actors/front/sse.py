@@ -38,8 +38,9 @@ def sse_event(name: str, value: object, *, event_id: str | int | None = None) ->
 
 
 def sse_comment(text: str) -> bytes:
-    """Comment: a sign of life that clients read over."""
-    return b": " + _one_line(text).encode("utf-8", "replace") + b"\n\n"
+    """Comment: a sign of life that clients read over. Without an empty line behind it: there the official Python
+    client gives out an event without data, once an id came."""
+    return b": " + _one_line(text).encode("utf-8", "replace") + b"\n"
 
 
 def sse_response(

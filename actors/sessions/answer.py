@@ -11,7 +11,7 @@ from actors.sessions.calls import Calls
 from actors.sessions.generated import Generated
 from muse.api.chat_request import ChatRequest
 from muse.api.tools import ToolCall
-from muse.chat.channel_types import BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
+from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.chat.channels import parser_for
 from muse.chat.forced_call import ForcedCallParser, call_prefix
 from muse.chat.stop_strings import StopMatcher
@@ -47,6 +47,7 @@ class Answer:
         self.earlier_tokens = 0
         self.earlier_thinking_tokens = 0
         self._says_thoughts = False  # with its last event
+        self._begins_anew = False  # all that the answer held was a call that is tried again
         self._reply = reply
         self._parser = parser
         self._stop = StopMatcher(stops)
@@ -146,13 +147,20 @@ class Answer:
             self._show_broken(call.text)
             return False
         self.generated.insert(result)
+        self._begins_anew = not self.text("answer")
         return True
 
-    def flush(self) -> None:
-        """Generation is over: give out what waited for the rest of a tag, a call or a stop string."""
-        if not self.stopped:
-            self._give(self._parser.flush())
-            self._release()
+    def flush(self, *, is_cut: bool) -> None:
+        """Generation is over: give out what waited for the rest of a tag, a call or a stop string. is_cut: the model
+        did not end it, so a call that has no end is neither a call nor text: it may go on by a `continue`."""
+        if self.stopped:
+            return
+        for event in self._parser.flush():
+            if is_cut and isinstance(event, BrokenCall) and event.reason == CUT_OFF:
+                self._calls.warning = event.reason
+            else:
+                self._give([event])
+        self._release()
 
     def _end(self) -> None:
         """The answer is complete, whatever the model still writes."""
@@ -194,9 +202,10 @@ class Answer:
             stops=stops,
             max_thinking_tokens=max_thinking_tokens,
             one_call=self._one_call,
+            repair=self._repair,
             own_words=self._own_words,
         )
-        following._calls = Calls(reply, repair=False, earlier=self.calls)
+        following._calls = Calls(reply, repair=self._repair, earlier=self.calls)
         following.generated = self.generated.copy()
         following.earlier_tokens = following.generated.tokens
         following.earlier_thinking_tokens = self.earlier_thinking_tokens + self.thinking_tokens
@@ -210,6 +219,10 @@ class Answer:
             self._says_thoughts = True
             self._reply.append("reasoning", text)
         elif not self.stopped:
+            if self._begins_anew:
+                # The blank line that parts it from a call that nobody saw.
+                text = text.lstrip("\n")
+                self._begins_anew = not text
             visible, self.stopped = self._stop.feed(text)
             self._reply.append("answer", visible)
 

@@ -35,8 +35,8 @@ class ResumePolicy:
         if self._constrained and generated:
             return WorkerFault(
                 "constrained_reply_lost",
-                "The model process was lost in the middle of an answer with a response_format, which cannot be "
-                f"entered half way. Send the request again. {fault.detail}",
+                "The model process was lost in the middle of an answer with a response_format or a forced call, which "
+                f"cannot be entered half way. Send the request again. {fault.detail}",
                 status=502,
             )
         if fault.code == "worker_lost" and accepted:

@@ -88,7 +88,10 @@ def metrics_of(
         prefill_ms=done.prefill_ms if done is not None else None,
         prefill_tokens_per_second=done.prefill_tokens_per_second if done is not None else None,
         decode_ms=done.decode_ms if done is not None else None,
-        decode_tokens_per_second=done.decode_tokens_per_second if done is not None else None,
+        # The first token belongs to the prefill: one alone says nothing of a rate.
+        decode_tokens_per_second=done.decode_tokens_per_second
+        if done is not None and done.completion_tokens > 1
+        else None,
         queue_ms=_ms(times.submitted, times.started if times.started is not None else times.ended),
         time_to_first_token_ms=_ms(times.submitted, times.first_token),
         total_ms=_ms(times.submitted, times.ended),

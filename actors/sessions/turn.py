@@ -330,7 +330,7 @@ class Turn:
             self.reply.finish(Failed(fault=fault))
             return
         if answer is not None:
-            answer.flush()
+            answer.flush(is_cut=self._done is None or self._done.finish_reason != "stop")
         reason = self._finish_reason()
         self.times.ended = trio.current_time()
         self.times.note_thinking(False, self.times.ended)

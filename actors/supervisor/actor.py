@@ -241,7 +241,7 @@ class WorkerSupervisor:
             return Unavailable("stopping", "The server is shutting down.")
         # No request is to blame for a death that was asked for.
         code = "worker_restarted" if self._restart_asked.is_set() else "worker_lost"
-        return WorkerFault(code, f"{death.words} The answer could not be finished.", status=502)
+        return WorkerFault(code, f"{death.words.rstrip('.')}. The answer could not be finished.", status=502)
 
     async def _watch(self, run: WorkerRun) -> None:
         while True:

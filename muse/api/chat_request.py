@@ -167,6 +167,8 @@ def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:
     )
     if request.json_schema is not None and request.tool_use.tools:
         raise invalid_value("response_format", "cannot be combined with tools: a call has no place in that form")
+    if options.continue_from is not None and options.tool_repair:
+        raise invalid_value("muse.tool_repair", "must be left out with muse.continue: the earlier reply has its own")
     if options.continue_from is not None and template_options.values:
         raise invalid_value("chat_template_kwargs", "can only hold return_reasoning with muse.continue")
     offenders.raise_if_any()

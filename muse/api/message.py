@@ -110,24 +110,47 @@ def parse_messages(value: object, offenders: Offenders) -> tuple[Message, ...]:
     messages = tuple(
         _parse_message(item, f"messages[{index}]", offenders, pictures) for index, item in enumerate(items)
     )
-    _check_results(messages)
-    return messages
+    return _with_ordered_results(messages)
 
 
-def _check_results(messages: Sequence[Message]) -> None:
-    """Each result answers a call of the assistant's message before it, and no call is answered twice."""
-    open_calls: dict[str | None, str] = {}
+def _with_ordered_results(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The results of calls in the order of the calls, since templates tell them apart by nothing else.
+
+    Each result must answer a call of the assistant's message before it, once; and once there is one, or anything else
+    follows, every call must have its own. Raises ClientFault.
+    """
+    ordered: list[Message] = []
+    calls: tuple[ToolCall, ...] = ()
+    results: dict[str, Message] = {}
+    asked_at = 0
+
+    def settle() -> None:
+        for number, call in enumerate(calls):
+            if call.id not in results:
+                path = f"messages[{asked_at}].tool_calls[{number}]"
+                raise invalid_value(path, "has no result: a message of role tool must follow for each call")
+        ordered.extend(results[call.id] for call in calls)
+
     for index, message in enumerate(messages):
-        if message.role != "tool":
-            open_calls = {call.id: call.name for call in message.tool_calls}
-            continue
-        name = open_calls.pop(message.tool_call_id, None)
-        if name is None:
-            raise invalid_value(
-                f"messages[{index}].tool_call_id", "answers no open call of the assistant's message before it"
-            )
-        if message.name not in (None, name):
-            raise invalid_value(f"messages[{index}].name", "is not the name of the function whose call it answers")
+        if message.role == "tool":
+            _check_result(message, f"messages[{index}]", calls, results)
+            assert message.tool_call_id is not None
+            results[message.tool_call_id] = message
+        else:
+            settle()
+            calls, results, asked_at = message.tool_calls, {}, index
+            ordered.append(message)
+    if results:
+        settle()
+    return tuple(ordered)
+
+
+def _check_result(message: Message, path: str, calls: Sequence[ToolCall], results: Mapping[str, Message]) -> None:
+    call = next((call for call in calls if call.id == message.tool_call_id), None)
+    if call is None or call.id in results:
+        raise invalid_value(f"{path}.tool_call_id", "answers no open call of the assistant's message before it")
+    if message.name not in (None, call.name):
+        raise invalid_value(f"{path}.name", "is not the name of the function whose call it answers")
 
 
 def _parse_message(value: object, path: str, offenders: Offenders, pictures: PictureReader) -> Message:

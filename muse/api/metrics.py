@@ -22,6 +22,10 @@ _RESET_SENTENCES: Final[Mapping[ResetReason, str]] = {
     "equal": "The model held exactly this prompt already; it read the end of it again to answer.",
 }
 
+_NEW_BUT_SHARED: Final = (
+    "This conversation is new to the model; it still held a beginning that another one shares, and read the rest."
+)
+
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class MuseMetrics:
@@ -72,7 +76,11 @@ class MuseMetrics:
     @property
     def session_reset_explanation(self) -> str | None:
         """What the model had to read for this answer and why, in one sentence; None while that is unknown."""
-        return None if self.session_reset_reason is None else _RESET_SENTENCES[self.session_reset_reason]
+        if self.session_reset_reason is None:
+            return None
+        if self.session_reset_reason == "new" and self.reused_prompt_tokens:
+            return _NEW_BUT_SHARED
+        return _RESET_SENTENCES[self.session_reset_reason]
 
     def to_dict(self) -> dict[str, JsonScalar]:
         """The JSON object, keys in the order above; times and rates rounded to what can be measured."""

@@ -56,6 +56,8 @@ def _read_value(key: str, value: object) -> JsonScalar:
     path = member(_PATH, key)
     if key in RESERVED:
         raise ClientFault("unsupported_parameter", f"'{path}' is set by the server.", param=path)
+    if key == "reasoning_strength" and value not in EFFORTS:
+        raise invalid_value(path, f"must be one of {', '.join(EFFORTS)}")
     if isinstance(value, bool) or is_number(value):
         return value
     if not isinstance(value, str):

@@ -67,7 +67,9 @@ def _read_arguments(value: object, path: str) -> str:
     try:
         arguments = decode_json(text.encode())
     except ClientFault as fault:
-        raise invalid_value(path, "must be the text of a JSON object") from fault
+        raise invalid_value(
+            path, f"must be the text of a JSON object, as this server reads it: {fault.detail}"
+        ) from fault
     if not isinstance(arguments, dict):
         raise invalid_value(path, "must be the text of a JSON object")
     return text

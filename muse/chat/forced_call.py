@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from muse.api.chat_request import ChatRequest
 from muse.api.tools import Tool
 from muse.chat import harmony
-from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
+from muse.chat.channel_types import BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.protocol import Segment, TextSegment
+
+_CUT_OFF: Final = "The call is cut off before its end, and cannot be continued."
 
 
 def form_of(request: ChatRequest) -> str | None:
@@ -91,7 +93,7 @@ class ForcedCallParser:
             call: Any = json.loads(text)
             return [FoundCall(name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False))]
         except (ValueError, TypeError, KeyError, RecursionError):
-            return [BrokenCall(text=text, name=None, reason=CUT_OFF)]
+            return [BrokenCall(text=text, name=None, reason=_CUT_OFF)]
 
     def close_reasoning(self) -> None:
         return

@@ -41,6 +41,7 @@ _UNFINISHED: Final = re.compile(r"<(\|([a-z_]{0,24}\|?)?)?\Z")
 # Wider than the grammar: whatever stands between a role and `<|message|>` is no text for anybody.
 _RECIPIENT: Final = re.compile(r"(?:assistant)?\s*to ?= ?(?P<to>[^\s]+)")
 _HEADER: Final = re.compile(r"(?:assistant)?\s*(?:(?:to ?=|constrain=)[^\n]*)?")
+_CUT_HEADER: Final = re.compile(r"\s+(?:to? ?|c|co|con|cons|const|constr|constra|constrai|constrain)")
 _WORDS: Final = ("assistant", "to=", "to =", "constrain=")
 _OTHER_ROLES: Final = ("user", "system", "developer", "tool")
 _OTHER_HEADER: Final = re.compile(rf"\s*(?:{'|'.join(_OTHER_ROLES)})(?:[^\S\n][^\n]*)?")
@@ -91,10 +92,11 @@ class HarmonyParser:
 
     def flush(self) -> list[Event]:
         """The generation is over: a header that never became one is text after all, but for one behind
-        `<|start|>`."""
+        `<|start|>`, and one that was cut at its beginning and may go on later."""
         events: list[Event] = []
         self._release(events)
-        if self._state == "header" and self._is_own_header and not _HEADER.fullmatch(self._header):
+        is_whole = _HEADER.fullmatch(self._header) or _CUT_HEADER.fullmatch(self._header)
+        if self._state == "header" and self._is_own_header and not is_whole:
             self._give_up_header(events)
         if self._calls is not None:
             self._pass_on(self._calls.flush(), events)

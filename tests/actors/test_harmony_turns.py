@@ -157,3 +157,15 @@ async def test_the_sign_of_decoding_tells_what_the_thought_took(core: CoreFactor
         assert rest.sign is not None
         assert rest.sign.thinking_tokens == metrics.earlier_thinking_tokens + (metrics.thinking_tokens or 0)
         assert rest.sign.thinking_ms == pytest.approx(metrics.earlier_thinking_ms + metrics.thinking_ms, abs=0.01)
+
+
+@pytest.mark.parametrize("budget", range(1, len(WORDS)))
+async def test_a_cut_anywhere_changes_no_channel(core: CoreFactory, budget: int) -> None:
+    """Half a header is no text, and what follows a cut belongs where it would have belonged."""
+    async with core(SCRIPT) as running:
+        cut = await start(running, request("2 + 2?", max_tokens=budget))
+        assert (await finished(cut)).finish_reason == "length"
+        rest = await start(running, parse_chat_request({"muse": {"continue": cut.id}}, SamplingDefaults()))
+        await finished(rest)
+        thought, answer = said(cut)
+        assert (thought + said(rest)[0], answer + said(rest)[1]) == ("Two and two", "It is four <|message|>.")

@@ -218,6 +218,41 @@ async def test_an_answer_with_a_call_that_was_cut_goes_on(core: CoreFactory) -> 
         assert [call.name for call in view.turns[1].tool_calls] == ["weather.get", "clock"]
 
 
+async def test_a_call_that_was_cut_in_the_middle_goes_on_too(core: CoreFactory) -> None:
+    """Half a call is neither a call nor text: it is whole when it went on, and stands in the history once."""
+    async with core(script({"tokens": TWO})) as running:
+        cut = await start(running, request(max_tokens=len(THOUGHT) + 9, session_id="s"))
+        outcome = await finished(cut)
+        assert (cut.text("answer"), cut.calls, outcome.finish_reason) == ("", (), "length")
+        assert "cut off" in str(outcome.metrics.tool_warning)
+        rest = await start(running, parse_chat_request({"muse": {"continue": cut.id}}, SamplingDefaults()))
+        await finished(rest)
+        assert (rest.text("answer"), calls_of(rest)) == ("", EXPECTED)
+        (turn,) = (await running.sessions.ask(DescribeSession(session_id="s"))).view.turns.values()
+        assert (turn.content, len(turn.tool_calls)) == ("", 2)
+
+
+async def test_a_repair_goes_on_over_a_continuation(core: CoreFactory) -> None:
+    """It was asked for with the first part."""
+    good = {"when": "Error: ", "tokens": [*CLOCK, "</atem:function_calls>"]}
+    async with core(
+        script(good, {"tokens": [" to=rain", "<|message|>", BROKEN_TEXT[:30], BROKEN_TEXT[30:]]})
+    ) as running:
+        cut = await start(running, request(max_tokens=3, muse={"tool_repair": True}))
+        assert (await finished(cut)).finish_reason == "length"
+        rest = await start(running, parse_chat_request({"muse": {"continue": cut.id}}, SamplingDefaults()))
+        outcome = await finished(rest)
+        assert (rest.text("answer"), calls_of(rest), outcome.metrics.tool_repairs) == ("", EXPECTED[1:], 1)
+
+
+async def test_after_a_repair_an_answer_begins_at_once(core: CoreFactory) -> None:
+    """No blank line is left of the call that nobody saw."""
+    async with core(script({"when": "Error: ", "tokens": ANSWER}, {"tokens": BROKEN})) as running:
+        reply = await start(running, request(muse={"tool_repair": True}))
+        outcome = await finished(reply)
+        assert (reply.text("answer"), outcome.finish_reason) == ("It is sunny.", "stop")
+
+
 async def test_a_chatml_model_calls_in_the_form_of_hermes(core: CoreFactory) -> None:
     """Tags that are text, cut anywhere; the turn after the results is an exact prefix too."""
     words = [

@@ -182,7 +182,7 @@ class Conversations(RuleBasedStateMachine):
     ) -> None:
         """The turn is recorded, as Turn does it; the client and the worker have what they have."""
         if fault is None:
-            turn.answer.flush()
+            turn.answer.flush(is_cut=False)
         content = turn.reply.text("answer") if not turn.answer._earlier["answer"] else turn.answer.text("answer")
         self.visit(lambda: turn.history.record(turn.answer, last_ids=last, fault=fault))
         tokens = turn.answer.generated.ids()

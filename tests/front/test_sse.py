@@ -38,7 +38,7 @@ def test_event_has_name_and_id() -> None:
     """In the order that readers of the raw stream expect."""
     assert sse_event("state", {"a": 1}) == b'event: state\ndata: {"a":1}\n\n'
     assert sse_event("state", None, event_id=7) == b"event: state\nid: 7\ndata: null\n\n"
-    assert sse_comment("ping") == b": ping\n\n"
+    assert sse_comment("ping") == b": ping\n"
     assert SSE_DONE == b"data: [DONE]\n\n"
 
 

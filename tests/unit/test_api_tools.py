@@ -29,6 +29,7 @@ CALL: dict[str, Any] = {
     "function": {"name": "weather.get", "arguments": '{"city": "Rome"}'},
 }
 ASKED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+TWICE = {**ASKED, "tool_calls": [CALL, {**CALL, "id": "call-2"}]}
 TOLD = {"role": "tool", "tool_call_id": "call-1", "content": "sunny"}
 
 
@@ -120,6 +121,9 @@ def test_a_reply_that_is_continued_has_its_own_tools() -> None:
     with pytest.raises(ClientFault) as caught:
         parse_chat_request(body, SamplingDefaults())
     assert caught.value.param == "tools"
+    with pytest.raises(ClientFault) as caught:
+        parse_chat_request({"muse": {"continue": "chatcmpl-1", "tool_repair": True}}, SamplingDefaults())
+    assert caught.value.param == "muse.tool_repair"
 
 
 def test_calls_and_results_are_read() -> None:
@@ -132,6 +136,15 @@ def test_calls_and_results_are_read() -> None:
     empty = {**CALL, "function": {"name": "clock", "arguments": ""}}
     assert parse(messages=[USER, {**ASKED, "tool_calls": [empty]}]).messages[1].tool_calls[0].arguments == "{}"
     assert parse(messages=[USER, {"role": "assistant", "content": "x", "tool_calls": []}]).messages[1].tool_calls == ()
+
+
+def test_results_stand_in_the_order_of_their_calls() -> None:
+    """Templates tell them apart by nothing else; ids are a client's to keep in order."""
+    second = {**TOLD, "tool_call_id": "call-2", "content": "rainy"}
+    for results in ([TOLD, second], [second, TOLD]):
+        messages = parse(messages=[USER, TWICE, *results, USER]).messages
+        assert [message.content for message in messages[2:4]] == ["sunny", "rainy"]
+    assert len(parse(messages=[USER, TWICE]).messages) == 2  # a history may end there
 
 
 def test_reasoning_that_comes_back_is_taken_and_left_out() -> None:
@@ -151,7 +164,9 @@ def test_reasoning_that_comes_back_is_taken_and_left_out() -> None:
     ("messages", "code", "param"),
     [
         ([TOLD], "invalid_value", "messages[0].tool_call_id"),
-        ([USER, ASKED, USER, TOLD], "invalid_value", "messages[3].tool_call_id"),
+        ([USER, ASKED, USER, TOLD], "invalid_value", "messages[1].tool_calls[0]"),
+        ([USER, TWICE, TOLD], "invalid_value", "messages[1].tool_calls[1]"),
+        ([USER, TWICE, TOLD, USER], "invalid_value", "messages[1].tool_calls[1]"),
         ([USER, ASKED, TOLD, TOLD], "invalid_value", "messages[3].tool_call_id"),
         ([USER, ASKED, {**TOLD, "name": "clock"}], "invalid_value", "messages[2].name"),
         ([USER, ASKED, {"role": "tool", "content": "x"}], "missing_required_parameter", "messages[2].tool_call_id"),

@@ -52,7 +52,8 @@ _UPRIGHT: Final = {
 }
 _TURNED: Final = (5, 6, 7, 8)
 _TRANSPARENT: Final = ("RGBA", "LA", "PA", "La", "RGBa")
-# Level 1 takes a tenth of the time of the default and makes files a tenth larger; they only go to our own engine.
+# A photograph of 2 million points takes 0.4 s less at level 1 than at the default, 0.6 s less as a BMP. But the engine
+# gets it with every turn, and reads a BMP no faster than the smaller PNG.
 _COMPRESSION: Final = 1
 
 

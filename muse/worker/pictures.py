@@ -52,7 +52,8 @@ _UPRIGHT: Final = {
 }
 _TURNED: Final = (5, 6, 7, 8)
 _TRANSPARENT: Final = ("RGBA", "LA", "PA", "La", "RGBa")
-# Level 1 takes a tenth of the time of the default and makes files a tenth larger; they only go to our own engine.
+# Measured with noise of 1.8 million points: 0.3 s at level 1, 0.55 s at the default, and nothing as a BMP. But the
+# engine gets it with every turn, and takes longer for the larger BMP (0.45 s a turn against 0.4).
 _COMPRESSION: Final = 1
 
 

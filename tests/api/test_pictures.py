@@ -18,7 +18,7 @@ import pytest
 from openai import OpenAI
 
 from tests.picture_files import STILL, data_url, plain, png_claiming, saved
-from tests.server_process import HANG_GUARD_S, ServerProcess, children_of
+from tests.server_process import HANG_GUARD_S, ServerProcess, children_of, read_until
 from tests.worker.nano import DATE, IMAGE_DIALOGUES, IMAGES, MMPROJ, MODEL, turns
 
 QUESTION = "What colour is this?"
@@ -227,9 +227,11 @@ def test_a_cancel_while_it_looks(seeing_server: ServerProcess) -> None:
     before = epoch(seeing_server)
     body = body_of([asking(coloured("green", 1500, 1500))], stream=True, session_id="cancel")
     with httpx.stream("POST", f"{seeing_server.url}/v1/chat/completions", json=body, timeout=HANG_GUARD_S) as stream:
-        assert stream.status_code == 200
-        seeing_server.post("/api/cancel", {"session_id": "cancel"})
-        lines = list(stream.iter_lines())
+        arriving = stream.iter_lines()
+        comment = read_until(arriving, '"phase": "vision"')[-1]
+        assert json.loads(comment.removeprefix(": muse ")) == {"phase": "vision", "processed": 0, "total": 1}
+        assert seeing_server.post("/api/cancel", {"session_id": "cancel"}).json() == {"cancelled": True}
+        lines = list(arriving)
     receipts = [json.loads(line[6:])["muse_metrics"] for line in lines if '"muse_metrics"' in line]
     assert [receipt["finish_reason"] for receipt in receipts] == ["cancelled"]
     assert ask(seeing_server, [asking(coloured("red"))], session_id="cancel")[0] == "It is red."

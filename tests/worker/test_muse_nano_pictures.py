@@ -5,9 +5,11 @@ So an answer tells whether the right picture stood at the right place, and wheth
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -237,6 +239,27 @@ def test_a_cancel_leaves_nothing_wrong_behind(seeing: WorkerProcess) -> None:
         seeing.finish(running)
         answer = seeing.ask(asked(name), session="cancel", limit=60)
         assert answer.done.generated_token_ids == wanted(name)
+
+
+def test_the_text_before_a_picture_goes_in_by_steps() -> None:
+    """So that a cancel there waits for one step; what follows the picture goes with it."""
+    long = TextSegment(text="blue sky and green grass " * 40, special=False)
+    with WorkerProcess(*ARGUMENTS, "--mmproj", str(MMPROJ), "--batch", "64") as worker:
+        worker.ready()
+        prompt = (*asked("joke")[:-1], long, END, *question_segments("image-red"))
+        answer = worker.ask(prompt, limit=60)
+        phases = [event.phase for event in answer.progress]
+        before = [event.processed for event in answer.progress[: phases.index("vision")]]
+        assert answer.done.generated_token_ids == wanted("image-red")
+    assert len(before) > 4
+    assert max(later - earlier for earlier, later in pairwise(before)) <= 64 + 4
+
+
+def test_an_answer_about_a_picture_can_have_a_form(seeing: WorkerProcess) -> None:
+    """The engine's grammar holds it as any other."""
+    schema = '{"enum": ["red", "blue"]}'
+    answer = seeing.ask(asked("image-red"), limit=200, json_schema=schema)
+    assert json.loads(answer.text) in ("red", "blue")
 
 
 def test_a_cancel_in_the_midst_of_a_picture_is_obeyed(seeing: WorkerProcess) -> None:

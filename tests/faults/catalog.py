@@ -62,6 +62,11 @@ class Case:
     phase: Phase
     do: tuple[dict[str, Any], ...]
 
+    @property
+    def is_slow(self) -> bool:
+        """Only in the full run: three starts of a worker, for a kind of death that the other phases have too."""
+        return self.phase in ("start", "ready") and self.name.startswith(("sigsegv", "exit0"))
+
 
 @attrs.frozen(kw_only=True)
 class Row:

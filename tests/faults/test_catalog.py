@@ -15,7 +15,10 @@ BY_RESTART = ("start", "load", "ready")
 DEATHS_ON_THE_WAY = {Recovers.REPLACED: 1, Recovers.KILLED: 1, Recovers.IGNORED: 0, Recovers.NOT_NEEDED: 0}
 
 
-@pytest.mark.parametrize(("row", "case"), cases(), ids=[case.name for _, case in cases()])
+@pytest.mark.parametrize(
+    ("row", "case"),
+    [pytest.param(row, case, id=case.name, marks=[pytest.mark.slow] * case.is_slow) for row, case in cases()],
+)
 def test_the_user_sees_what_the_table_says(fault_server: FaultServer, row: Row, case: Case) -> None:
     """Commit the fault, compare answer and recovery with the row; afterwards the system is well."""
     epoch = fault_server.epoch()

@@ -21,7 +21,6 @@ from tests.faults.core import FaultCore, finished
 CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
 QUESTION = "Write a story about a lighthouse keeper and the sea."
 TOKENS = 32
-KILLS = 3
 
 
 class ColdRun:
@@ -72,7 +71,7 @@ async def watch(reply: Reply, kill_at: int, kill: Callable[[], None]) -> list[st
 
 
 @pytest.mark.model
-@pytest.mark.parametrize("kills", [KILLS, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [1, pytest.param(20, marks=pytest.mark.slow)])
 async def test_nothing_sent_is_repeated_changed_or_lost(model_core: CoreFactory, kills: int) -> None:
     """One kill a run, anywhere from the first character on: the stream ends normally, what was read stays,
     and what follows is what a cold run on prompt + sent ids says."""

@@ -20,7 +20,7 @@ from tests.faults.model_worker import ModelWorker, ModelWorkers
 CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
 
 
-@pytest.mark.parametrize("at", ["start", "load", "ready"])
+@pytest.mark.parametrize("at", ["start", pytest.param("load", marks=pytest.mark.slow), "ready"])
 async def test_the_fourth_death_is_the_last_and_another_try_works(
     core: CoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
 ) -> None:

@@ -43,8 +43,16 @@ def reached(server: ServerProcess, phase: Phase) -> Iterator[Iterator[str] | Non
         yield lines
 
 
-@pytest.mark.parametrize("stopped", [False, True], ids=["running", "stopped"])
-@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize(
+    ("phase", "stopped"),
+    [
+        *(pytest.param(phase, False, id=f"{phase}-running") for phase in PHASES),
+        pytest.param("load", True, id="load-stopped", marks=pytest.mark.slow),
+        pytest.param("idle", True, id="idle-stopped"),
+        pytest.param("prefill", True, id="prefill-stopped", marks=pytest.mark.slow),
+        pytest.param("decode", True, id="decode-stopped"),
+    ],
+)
 def test_the_worker_dies_with_its_server(scripted_server: Start, phase: Phase, stopped: bool) -> None:
     """SIGKILL of the server, with a worker that runs or is stopped by SIGSTOP: guard and worker are gone."""
     server = scripted_server(script(phase), ready=phase != "load")
@@ -58,24 +66,23 @@ def test_the_worker_dies_with_its_server(scripted_server: Start, phase: Phase, s
 
 
 @pytest.mark.model
-@pytest.mark.parametrize(
-    ("phase", "stopped"), [("prefill", False), ("decode", True)], ids=["prefill", "decode-stopped"]
-)
-def test_the_real_worker_dies_with_its_server(builtin_model: Path, tmp_path: Path, phase: Phase, stopped: bool) -> None:
-    """The same with the real worker, which has its engine in a process of its own; the next start works."""
+def test_the_real_worker_dies_with_its_server(builtin_model: Path, tmp_path: Path) -> None:
+    """The same with the real worker, which has its engine in a process of its own; each next start works."""
     arguments = ["--model", str(builtin_model)]
-    server = ServerProcess(arguments, home=tmp_path)
-    server.wait_ready()
-    with reached(server, phase):
-        pids = children_of(server.pid)
-        assert len(pids) == 3
-        if stopped:
-            for pid in pids[1:]:
-                os.kill(pid, signal.SIGSTOP)
-        watched = Watched(pids)
-        server.process.kill()
-        assert watched.left_after(GONE_WITHIN_S) == []
-    server.stop()
+    cases: tuple[tuple[Phase, bool], ...] = (("prefill", False), ("decode", True))
+    for phase, stopped in cases:
+        server = ServerProcess(arguments, home=tmp_path)
+        server.wait_ready()
+        with reached(server, phase):
+            pids = children_of(server.pid)
+            assert len(pids) == 3
+            if stopped:
+                for pid in pids[1:]:
+                    os.kill(pid, signal.SIGSTOP)
+            watched = Watched(pids)
+            server.process.kill()
+            assert watched.left_after(GONE_WITHIN_S) == []
+        server.stop()
     again = ServerProcess(arguments, home=tmp_path)
     again.wait_ready()
     body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3}

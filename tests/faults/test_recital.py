@@ -59,7 +59,7 @@ class EachTokenAtOnce(WorkerCommand):
 
     def arguments(self) -> list[str]:
         _python, _option, _module, *others = super().arguments()
-        return [sys.executable, "-c", AT_ONCE, *others]
+        return [sys.executable, "-c", AT_ONCE, *others, "--threads", "1"]
 
 
 @asynccontextmanager

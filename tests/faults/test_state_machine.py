@@ -376,7 +376,7 @@ def explore(examples: int, steps: int, *, again_the_same: bool) -> None:
 
 def test_random_sequences_keep_the_model() -> None:
     """The quick profile: always the same sequences."""
-    explore(200, 50, again_the_same=True)
+    explore(120, 50, again_the_same=True)
 
 
 @pytest.mark.slow

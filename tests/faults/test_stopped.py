@@ -83,11 +83,11 @@ async def test_a_stopped_worker_is_found(core: CoreFactory, phase: Phase) -> Non
 @pytest.mark.parametrize(
     ("phase", "whom"),
     [
-        pytest.param("load", 0, id="load"),
         pytest.param("load", -1, id="load-engine"),
-        pytest.param("idle", 0, id="idle"),
         pytest.param("prefill", -1, id="prefill-engine"),
         pytest.param("decode", 0, id="decode"),
+        pytest.param("load", 0, id="load", marks=pytest.mark.slow),
+        pytest.param("idle", 0, id="idle", marks=pytest.mark.slow),
         pytest.param("prefill", 0, id="prefill", marks=pytest.mark.slow),
         pytest.param("decode", -1, id="decode-engine", marks=pytest.mark.slow),
     ],

@@ -6,7 +6,7 @@ every test of a row as "file::function"; `test_catalog.py` checks that each of t
 table in ARCHITECTURE.md is the one rendered here.
 
 A Case is one fault that the scripted engine commits, in the form its scripts take. `phase` says when:
-starting, loading and just ready are reached by a restart, idle by waiting, the others by a request.
+starting, loading and just ready are reached by a restart, idle by arming the fault, the others by a request.
 """
 
 from __future__ import annotations

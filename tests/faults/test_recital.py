@@ -81,15 +81,18 @@ def known_text(name: str) -> str:
     return "\n\n".join(memorised(name)["reasoning"]) + memorised(name)["message"]["content"]
 
 
-def kill(core: FaultCore, whom: Whom) -> None:
+async def victim(core: FaultCore, epoch: int, whom: Whom) -> int:
+    """Whom to kill once this worker is there, as `kill` takes it. Looked up before: it takes as long as some tokens."""
+    await core.wait_epoch(epoch, "ready", "busy")
     worker, *engine = core.worker_pids()
-    os.kill({"group": -core.group(), "worker": worker, "engine": engine[-1]}[whom], signal.SIGKILL)
+    return {"group": -core.group(), "worker": worker, "engine": engine[-1]}[whom]
 
 
 async def read_and_kill(core: FaultCore, reply: Reply, places: tuple[int, ...], whom: Whom) -> str:
     """Read like a client; kill each time that so many characters were read and the worker decodes. What was read.
     Over when the worker that replaces the last killed one is ready."""
     position, text, epoch, left = 0, "", core.board.value.worker.epoch, list(places)
+    target = await victim(core, epoch, whom)
     while True:
         for piece in reply.read(position):
             assert piece.end == position + len(piece.text)
@@ -97,9 +100,10 @@ async def read_and_kill(core: FaultCore, reply: Reply, places: tuple[int, ...], 
         worker, sign = core.board.value.worker, reply.sign
         decodes = (worker.epoch, worker.state) == (epoch, "busy") and sign is not None and sign.phase == "decode"
         if decodes and left and position >= left[0]:
-            kill(core, whom)
+            os.kill(target, signal.SIGKILL)
             epoch += 1
             del left[0]
+            target = await victim(core, epoch, whom)
         if reply.outcome is not None and position == reply.end:
             await core.wait_epoch(epoch, "ready")
             return text

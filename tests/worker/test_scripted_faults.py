@@ -57,6 +57,20 @@ def test_death_in_prefill(scripted: Start) -> None:
     assert [e.processed for e in worker.events if isinstance(e, Progress)] == [64, 128]
 
 
+def test_an_idle_worker_waits_for_its_counter(scripted: Start, tmp_path: Path) -> None:
+    """A fault that was used up is committed as soon as its counter is gone, and not before."""
+    counter = tmp_path / "count"
+    counter.write_text("x")
+    fault = {"at": "idle", "do": "exit", "status": 3, "counter": str(counter), "times": 1}
+    worker = scripted(answer_with(faults=[fault]))
+    answer = worker.ask(chat("go"))
+    assert answer.text == "".join(WORDS)
+    assert counter.read_text() == "x"
+    counter.unlink()
+    assert worker.wait_exit() == 3
+    assert counter.read_text() == "x"
+
+
 def test_a_counted_fault_comes_so_often_in_all(scripted: Start, tmp_path: Path) -> None:
     """The counter outlives the worker: the second one answers to the end, from where the first broke off."""
     fault = {"at": "token", "token": 2, "do": "exit", "counter": str(tmp_path / "count"), "times": 1}

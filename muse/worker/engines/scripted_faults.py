@@ -18,7 +18,8 @@ stderr_flood, print_stdout, error_fatal, error_request, draft_slower, grandchild
 error_request fails the request alone, as an engine does whose answer broke its form.
 duplicate_done and tokens_after_done come after the end of the request, wherever they are set;
 ignore_cancel lasts for its request. `start` comes before the first event, `load` in the middle of loading,
-`ready` right after the ready event, `idle` the given time after it, `cancel` when a cancel is noticed.
+`ready` right after the ready event, `idle` the given time after it (as soon as its counter allows it, if that is
+later), `cancel` when a cancel is noticed.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ Kind = Literal[
     "grandchild",
 ]
 _AFTER_DONE: Final = frozenset({"duplicate_done", "tokens_after_done"})
+_LOOK_AGAIN_S: Final = 0.05
 
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
@@ -98,6 +100,8 @@ class Fault:
             return True
         descriptor = os.open(self.counter, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         try:
+            if os.fstat(descriptor).st_size >= self.times:
+                return False
             os.write(descriptor, b"x")
             return os.fstat(descriptor).st_size <= self.times
         finally:
@@ -142,10 +146,13 @@ class FaultPlayer:
         def later() -> None:
             began = time.monotonic()
             self.play(faults, "ready")
-            for fault in sorted(faults, key=lambda fault: fault.ms):
-                if fault.at == "idle":
+            waiting = sorted((fault for fault in faults if fault.at == "idle"), key=lambda fault: fault.ms)
+            while waiting:
+                for fault in tuple(waiting):
                     time.sleep(max(0.0, began + fault.ms / 1000 - time.monotonic()))
-                    self.play([fault], "idle")
+                    if self.play([fault], "idle") or fault.counter is None:
+                        waiting.remove(fault)
+                time.sleep(_LOOK_AGAIN_S)
 
         self._writer.after_ready = later
 
@@ -156,11 +163,14 @@ class FaultPlayer:
             self._writer.after_done[request_id] = after
         return any(fault.do == "ignore_cancel" for fault in faults)
 
-    def play(self, faults: Sequence[Fault], at: At, place: range = range(1)) -> None:
-        """Commit the faults of a phase whose place lies in the range."""
+    def play(self, faults: Sequence[Fault], at: At, place: range = range(1)) -> int:
+        """Commit the faults of a phase whose place lies in the range; how many that were."""
+        committed = 0
         for fault in faults:
             if fault.at == at and fault.place in place and fault.do not in _AFTER_DONE and fault.is_due():
                 self._commit(fault)
+                committed += 1
+        return committed
 
     def _commit(self, fault: Fault) -> None:
         if fault.do == "stop_reading" or (fault.do == "hang" and not fault.request):

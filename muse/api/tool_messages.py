@@ -14,6 +14,9 @@ from muse.strict_json import decode_json
 
 MAX_CALLS: Final = 128
 """Of one message."""
+MAX_ARGUMENT_VALUES: Final = 1_000
+"""In all calls of one message, nested ones too. Templates write each on its own, and each that is not like another
+costs the engine's tokeniser up to 2 ms."""
 _MAX_ID_CHARS: Final = 256
 
 
@@ -29,6 +32,8 @@ def parse_tool_calls(value: object, path: str, offenders: Offenders) -> tuple[To
     for index, call_id in enumerate(ids):
         if call_id in ids[:index]:
             raise invalid_value(f"{path}[{index}].id", "is the id of another call already")
+    if sum(_count_values(json.loads(call.arguments)) for call in calls) > MAX_ARGUMENT_VALUES:
+        raise invalid_value(path, f"must hold at most {MAX_ARGUMENT_VALUES} values in the arguments of its calls")
     return calls
 
 
@@ -73,6 +78,16 @@ def _read_arguments(value: object, path: str) -> str:
     if not isinstance(arguments, dict):
         raise invalid_value(path, "must be the text of a JSON object")
     return text
+
+
+def _count_values(arguments: object) -> int:
+    """Members and elements at any depth."""
+    inner: Sequence[object] = ()
+    if isinstance(arguments, dict):
+        inner = tuple(cast("dict[str, object]", arguments).values())
+    elif isinstance(arguments, list):
+        inner = cast("list[object]", arguments)
+    return len(inner) + sum(map(_count_values, inner))
 
 
 def same_calls(one: Sequence[ToolCall], other: Sequence[ToolCall]) -> bool:

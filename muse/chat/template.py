@@ -157,9 +157,9 @@ class ChatTemplate:
         whole session, or every cached prefix breaks at midnight. options: the template's own settings. known: by
         message index, answers whose ids are to stand for their text.
 
-        Raises ClientFault `template_error` (the template refuses the conversation, with its words),
-        `message_dropped` or `unsupported_parameter` (it leaves a message, a name, an option or the tools out), and
-        EnvironmentFault `template_limit` or `template_unsupported`.
+        Raises ClientFault `template_error` (the template refuses the conversation, with its words), `template_limit`
+        (it takes too long for it, or makes too much of it), `message_dropped` or `unsupported_parameter` (it leaves a
+        message, a name, an option or the tools out), and EnvironmentFault `template_unsupported`.
         """
         extra = self._extra_variables(options or NO_OPTIONS)
         self._check_tools(messages, tools)
@@ -277,12 +277,15 @@ class ChatTemplate:
             return self._environment.render_marked(self._template, variables)
         except (TextLimitExceeded, TemplateTimeExceeded, RecursionError, MemoryError) as fault:
             reason = str(fault) or type(fault).__name__
-            raise EnvironmentFault(
-                "template_limit", f"The model's chat template went beyond its limits: {reason}."
+            raise ClientFault(
+                "template_limit",
+                f"This conversation is too large for the model's chat template, which went beyond its limits ({reason})"
+                ": shorten the messages, the calls of tools or the list of tools.",
             ) from fault
         except SecurityError as fault:
             raise EnvironmentFault(
-                "template_unsupported", f"The model's chat template asks for what is not offered: {fault}."
+                "template_unsupported",
+                f"The model's chat template asks for what is not offered: {str(fault).rstrip('.')}.",
             ) from fault
         except TemplateError as fault:
             raise _refused(str(fault.message or type(fault).__name__)) from fault

@@ -9,7 +9,7 @@ import pytest
 
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.api.tool_fields import NO_TOOLS
-from muse.api.tool_messages import same_calls
+from muse.api.tool_messages import MAX_ARGUMENT_VALUES, same_calls
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
 
@@ -181,6 +181,26 @@ def test_reasoning_that_comes_back_is_taken_and_left_out() -> None:
 def test_wrong_calls_and_results_are_named(messages: list[object], code: str, param: str) -> None:
     """A result without its call, a call without what it needs."""
     assert refused(messages=messages) == (code, param)
+
+
+@pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("form", ["members", "nested"])
+def test_the_values_of_calls_are_counted(calls: int, form: str) -> None:
+    """Each costs the template and the tokeniser: so many in one message, at any depth, and no more."""
+
+    def call(number: int, values: int) -> dict[str, object]:
+        inner = {f"k{index}": index for index in range(values)}
+        arguments = inner if form == "members" else {"a": [*range(values - 2), {"b": 1}]}
+        return {"id": f"c{number}", "type": "function", "function": {"name": "f", "arguments": json.dumps(arguments)}}
+
+    def message(values: int) -> dict[str, object]:
+        return {**ASKED, "tool_calls": [call(number, values // calls) for number in range(calls)]}
+
+    results = [{**TOLD, "tool_call_id": f"c{number}"} for number in range(calls)]
+    most = MAX_ARGUMENT_VALUES - (calls if form == "nested" else 0)
+    assert len(parse(messages=[USER, message(most), *results]).messages[1].tool_calls) == calls
+    beyond = message(most + 2 * calls)
+    assert refused(messages=[USER, beyond, *results]) == ("invalid_value", "messages[1].tool_calls")
 
 
 @pytest.mark.parametrize(

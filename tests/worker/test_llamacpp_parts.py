@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 import socket
 import threading
 from pathlib import Path
@@ -17,6 +19,7 @@ from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFile
 from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, SMALLEST, PrefillStep
+from muse.worker.engines.llamacpp.runs import LONGEST_RUN, cut_runs, has_long_run
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import reset_reason
@@ -156,6 +159,66 @@ def test_an_answer_is_read_along_its_schema() -> None:
     for text, complete in (('{"t":"<|', True), ('{"t":"x"}', True), ("The past", False)):
         with pytest.raises(EngineFault, match="schema"):
             check_answer(grammar, text, complete=complete)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": "a<|x|>b"},
+        {"enum": ["a", {"b": ["<|x|>"]}]},
+        {"const": {"<|x|>": 1}},
+        {"type": "object", "properties": {"<|x|>": {"type": "string"}}},
+        {"type": "object", "properties": {"a": {"anyOf": [{"type": "null"}, {"const": "<|x|>"}]}}},
+        {"type": "object", "properties": {"enum": {"const": "<|x|>"}}},
+        {"type": "object", "required": ["<|x|>"]},
+        {"type": "string", "pattern": r"^<\|x\|>$"},
+        {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"enum": ["<|x|>"]}}}},
+    ],
+    ids=str,
+)
+def test_a_schema_that_demands_a_control_token_is_refused(schema: dict[str, object]) -> None:
+    """By name, wherever the text stands: the engine would write the token itself."""
+    with pytest.raises(EngineFault, match=r"'<\|x\|>'") as caught:
+        grammar_of(json.dumps(schema), ["<|y|>", "<|x|>"])
+    assert caught.value.code == "bad_request"
+
+
+def test_a_schema_may_describe_control_tokens() -> None:
+    """Words about an answer are no part of it, unless a member has the name of such words."""
+    told = {"type": "string", "description": "not <|x|>", "examples": ["<|x|>"], "default": "<|x|>"}
+    schema = {"title": "<|x|>", "type": "object", "properties": {"description": told}}
+    check_answer(grammar_of(json.dumps(schema), ["<|x|>"]), '{"description":"a"}', complete=True)
+
+
+@pytest.mark.parametrize("run", ["y", " ", "-"])
+def test_a_schema_that_demands_a_long_run_is_refused(run: str) -> None:
+    """The server gives such texts to its tokeniser, which does not survive them."""
+    grammar_of(json.dumps({"const": run * LONGEST_RUN}))
+    with pytest.raises(EngineFault, match="in a row"):
+        grammar_of(json.dumps({"const": run * (LONGEST_RUN + 1)}))
+
+
+@pytest.mark.parametrize("run", ["y", "Ab", "e\u0301", "你", "7", " ", "\n", " \n", "\t\r\n", "-", "_", "-=\U0001f389"])
+def test_long_runs_are_cut(run: str) -> None:
+    """At the same places however the text goes on; no piece has a longer one, and nothing is lost."""
+    text = f"a word, {run * 2000}; and (one) more\n"
+    pieces = cut_runs(text)
+    assert "".join(pieces) == text
+    assert len(pieces) > 2000 // LONGEST_RUN
+    assert has_long_run(text)
+    assert not any(map(has_long_run, pieces))
+    longer = cut_runs(text + run * 2000)
+    assert longer[: len(pieces) - 1] == pieces[:-1]
+
+
+def test_ordinary_text_is_not_cut() -> None:
+    """However long it is: prose with and without spaces, code, tables, and what is encoded."""
+    prose = "The quick brown fox; it's 1,234 times. " * 100
+    chinese = "你好，世界。今天天气很好，我们去公园吧！" * 100
+    code = "def f(x):\n    return {'a': [x ** 2, 0x1F]}\n\n" * 100
+    encoded = base64.b64encode(bytes(range(256)) * 20).decode()
+    for text in (prose, chinese, code, "| a | b |\n|---|---|\n" * 200, encoded, "=" * LONGEST_RUN, ""):
+        assert cut_runs(text) == [text]
 
 
 def test_scaffold_tokens_are_control_tokens() -> None:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muse.protocol import Accepted, Error, IdsSegment, ImageSegment, Result, Segment, Show, TextSegment
+from muse.worker.engines.llamacpp.runs import LONGEST_RUN
 from tests.picture_files import STILL, plain, png_claiming, saved, segment_of
 from tests.worker.client import WorkerProcess
 from tests.worker.nano import (
@@ -200,6 +201,15 @@ def test_a_text_that_spells_a_control_token_is_refused(seeing: WorkerProcess, se
     assert seeing.ask(without, limit=1).done.completion_tokens <= 1
 
 
+@pytest.mark.parametrize("run", ["y", " ", "\n", "-", "1"])
+def test_a_run_that_the_tokeniser_does_not_survive_is_refused(seeing: WorkerProcess, run: str) -> None:
+    """The engine takes a text with pictures in one piece; shorter runs are taken."""
+    error = seeing.ask(showing(square("red"), run * 30_000), limit=1).error
+    assert (error.code, error.fatal) == ("bad_request", False)
+    assert "in a row" in error.message
+    assert seeing.ask(showing(square("red"), run * (LONGEST_RUN - SPARE)), limit=1).done.completion_tokens <= 1
+
+
 @pytest.mark.parametrize(
     ("data", "words"),
     [
@@ -210,9 +220,10 @@ def test_a_text_that_spells_a_control_token_is_refused(seeing: WorkerProcess, se
     ],
 )
 def test_a_picture_that_cannot_be_read_is_refused(seeing: WorkerProcess, data: bytes, words: str) -> None:
-    """Before anything is accepted, and the next one is seen."""
-    answer = seeing.ask(showing(segment_of(data)), limit=1)
+    """Before anything is accepted, by its place, and the next one is seen."""
+    answer = seeing.ask((HEAD, square("red"), *showing(segment_of(data))[1:]), limit=1)
     assert answer.accepted is None
+    assert (answer.error.image, answer.error.message.split(":")[0]) == (1, "picture 2 of this conversation")
     assert (answer.error.code, answer.error.fatal) == ("bad_image", False)
     assert words in answer.error.message
     assert seeing.ask(asked("image-red"), limit=60).done.generated_token_ids == wanted("image-red")

@@ -95,7 +95,8 @@ class LlamaCppEngine:
 
     def _generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
         loaded = self._need_loaded()
-        grammar = None if request.json_schema is None else grammar_of(request.json_schema)
+        control = loaded.ids.vocabulary.control.values()
+        grammar = None if request.json_schema is None else grammar_of(request.json_schema, control)
         pictured, prompt = self._encode(request.prompt_segments)
         if len(prompt) >= loaded.context:
             raise context_overflow(len(prompt), loaded.context)

@@ -25,6 +25,7 @@ from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
 from muse.worker.engines.base import CancelToken, EngineFault
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
+from muse.worker.engines.llamacpp.runs import LONGEST_RUN, has_long_run
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.picture_size import FRAME, MOST_CELLS
 from muse.worker.pictures import Pictures, Sized
@@ -81,11 +82,12 @@ class PicturePrompt:
 
 @contextmanager
 def _blamed_on(number: int) -> Generator[None]:
-    """A fault inside the block is that of this picture."""
+    """A fault inside the block is that of this picture, from 0."""
     try:
         yield
     except EngineFault as fault:
         fault.image = number
+        fault.message = f"picture {number + 1} of this conversation: {fault.message}"
         raise
 
 
@@ -213,6 +215,12 @@ class PicturePromptEncoder:
             )
         if self._marker in text:
             raise EngineFault("bad_request", "a text of this conversation holds the engine's marker of a picture")
+        if self._vocabulary.is_byte_level and has_long_run(text):
+            raise EngineFault(
+                "bad_request",
+                f"a text of this conversation has more than {LONGEST_RUN} letters, digits, symbols or blanks in a row, "
+                "and beside pictures this engine cannot take them: break them up, or leave the pictures out",
+            )
         return text
 
     def _fit(self, sizes: Sequence[Sized], text_tokens: int) -> list[ScaledPicture]:

@@ -1,7 +1,8 @@
 """Prompt segments to token ids, exactly: what a user wrote can never become a control token.
 
 The native server cuts the texts (its own tokeniser, so ids are those of the model). All texts of one kind go
-in one call, separated by an id that no model has. Each segment is encoded on its own; the ids are joined.
+in one call, separated by an id that no model has. Each segment is encoded on its own; the ids are joined. What a
+client wrote goes there in pieces that the tokeniser survives (runs.py).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.llamacpp.client import Client
+from muse.worker.engines.llamacpp.runs import cut_runs
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 
 _SEPARATOR: Final = -1
@@ -70,7 +72,7 @@ class PromptEncoder:
         for special in (True, False):
             fresh = [text for text in wanted if text[1] is special and text not in known]
             if fresh:
-                encoded = self._tokenize(((text,) for text, _ in fresh), special=special)
+                encoded = self._tokenize([[text] if special else self._cut(text) for text, _ in fresh], special=special)
                 known.update(zip(fresh, encoded if special else map(self._checked, fresh, encoded), strict=True))
         self._keep(known)
         return known
@@ -82,16 +84,21 @@ class PromptEncoder:
         is cut inside each spelling and encoded again.
         """
         if not self._vocabulary.control.keys().isdisjoint(ids):
-            (ids,) = self._tokenize([self._vocabulary.cut(text[0])], special=False)
+            pieces = [piece for part in self._vocabulary.cut(text[0]) for piece in self._cut(part)]
+            (ids,) = self._tokenize([pieces], special=False)
             if not self._vocabulary.control.keys().isdisjoint(ids):
                 raise EngineFault("bad_request", "a text cannot be kept apart from the model's control tokens")
         return ids
 
-    def _tokenize(self, texts: Iterable[Sequence[str]], *, special: bool) -> list[list[int]]:
+    def _cut(self, text: str) -> list[str]:
+        # Other vocabularies have no words to be cut, and would begin each piece with a blank of its own.
+        return cut_runs(text) if self._vocabulary.is_byte_level else [text]
+
+    def _tokenize(self, texts: Sequence[Sequence[str]], *, special: bool) -> list[list[int]]:
         """Ids of each text; a text is given in pieces that are encoded apart and joined."""
-        content: list[str | int] = []
-        for pieces in texts:
-            content += [*filter(None, pieces), _SEPARATOR]
+        # Each piece costs the server up to 2 ms, and those of a long run are mostly alike.
+        pieces = list(dict.fromkeys(piece for text in texts for piece in text if piece))
+        content = [part for piece in pieces for part in (piece, _SEPARATOR)]
         answer = self._client.call(
             "POST", "/tokenize", {"content": content, "add_special": False, "parse_special": special}
         )
@@ -101,7 +108,8 @@ class PromptEncoder:
                 lists.append([])
             else:
                 lists[-1].append(token)
-        return lists[:-1]
+        ids = dict(zip(pieces, lists[:-1], strict=True))
+        return [[token for piece in text if piece for token in ids[piece]] for text in texts]
 
     def _keep(self, texts: dict[_Text, list[int]]) -> None:
         with self._lock:

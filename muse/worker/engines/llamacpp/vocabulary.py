@@ -21,7 +21,8 @@ _MAX_MISSING: Final = 12
 
 
 class Vocabulary:
-    """control: ids that text of a user must never become, to spelling. size: number of ids."""
+    """control: ids that text of a user must never become, to spelling. size: number of ids. is_byte_level: its tokens
+    are made of bytes, inside the words that a regular expression finds."""
 
     def __init__(self, model: ModelFile) -> None:
         texts: list[bytes] = model.metadata.get("tokenizer.ggml.tokens", [])
@@ -38,8 +39,8 @@ class Vocabulary:
         pattern = "|".join(map(re.escape, spellings)) or r"(?!)"
         self._spelling = re.compile(pattern)
         self._any_spelling = re.compile(f"(?=({pattern}))")  # looks ahead, to find those that overlap
-        byte_level = model.text("tokenizer.ggml.model") == "gpt2"
-        self._spell = _spell_byte_level if byte_level else _spell_sentence_piece
+        self.is_byte_level = model.text("tokenizer.ggml.model") == "gpt2"
+        self._spell = _spell_byte_level if self.is_byte_level else _spell_sentence_piece
         self._ids: dict[bytes, int] = {}
 
     def cut(self, text: str) -> list[str]:

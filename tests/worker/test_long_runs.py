@@ -1,0 +1,95 @@
+"""Texts of one long run, with the real tokeniser of muse-nano: they are counted or refused, and the engine lives."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from muse.protocol import Count, Error, Result, TextSegment
+from muse.worker.engines.llamacpp.client import Client
+from muse.worker.engines.llamacpp.gguf import read_model_file
+from muse.worker.engines.llamacpp.prompt import PromptEncoder
+from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from tests.worker.client import WorkerProcess
+from tests.worker.nano import MODEL
+from tests.worker.test_llamacpp import socket_of
+
+KINDS = ("y", "Ab", "e\u0301", "你", "7", "-", "_-", " ", "\n", " \n", "\U0001f389", "y<|eot|>")
+
+
+@pytest.fixture(scope="module")
+def nano() -> Iterator[WorkerProcess]:
+    """A worker with muse-nano, ready."""
+    with WorkerProcess("--engine", "llamacpp", "--model", str(MODEL), "--threads", "1") as worker:
+        worker.ready()
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def server(nano: WorkerProcess) -> Client:
+    """Its native server."""
+    return Client(str(socket_of(nano)))
+
+
+def encoder_of(server: Client) -> PromptEncoder:
+    return PromptEncoder(server, Vocabulary(read_model_file(MODEL)), None)
+
+
+def run_of(kind: str, length: int) -> str:
+    return (kind * length)[:length]
+
+
+def plain(text: str) -> tuple[TextSegment, ...]:
+    return (TextSegment(text=text, special=False),)
+
+
+@pytest.mark.parametrize("length", [30_000, 300_000])
+@pytest.mark.parametrize("kind", KINDS, ids=ascii)
+def test_the_ids_spell_the_run(server: Client, kind: str, length: int) -> None:
+    """Whole, in words before and behind it, and without a control token."""
+    text = f"One, two. {run_of(kind, length)} three!"
+    encoder = encoder_of(server)
+    ids = encoder.encode(plain(text))
+    assert server.call("POST", "/detokenize", {"tokens": ids})["content"] == text
+    assert Vocabulary(read_model_file(MODEL)).control.keys().isdisjoint(ids)
+
+
+def test_ordinary_text_has_the_ids_it_always_had(server: Client) -> None:
+    """Those that the server gives for the whole of it."""
+    text = "The quick brown fox; it's 1,234 times.\n\n    return [x ** 2]  # 你好，世界。\t-----\n" * 200
+    whole = server.call("POST", "/tokenize", {"content": text, "add_special": False, "parse_special": False})
+    assert encoder_of(server).encode(plain(text)) == whole["tokens"]
+
+
+@pytest.mark.parametrize("kind", ["hello ", "y", "\n"], ids=ascii)
+def test_three_million_characters_are_too_many_tokens(nano: WorkerProcess, kind: str) -> None:
+    """They are counted, and do not fit."""
+    answer = nano.ask(plain(run_of(kind, 3_000_000)), limit=1)
+    assert (answer.error.code, answer.error.fatal) == ("context_overflow", False)
+    assert (answer.error.prompt_tokens or 0) > 100_000
+    assert nano.ask(plain("hello"), limit=1).done.completion_tokens == 1
+
+
+def test_random_letters_are_counted(nano: WorkerProcess) -> None:
+    """A sequence without repetition."""
+    text = "".join(random.Random(1).choices("ACGT", k=60_000))
+    nano.send(Count(request_id="acgt", prompt_segments=plain(text)))
+    assert (nano.wait(Result, "acgt").prompt_tokens or 0) > 4096
+
+
+def test_a_schema_that_would_end_the_engine_or_lose_its_text_is_refused(nano: WorkerProcess) -> None:
+    """A control token of the model, and a run; what only looks alike is answered."""
+    for text in ("<|start|>", "y" * 30_000):
+        schema = {"type": "object", "properties": {"k": {"enum": [text]}}, "required": ["k"]}
+        end = nano.ask(plain("hi"), json_schema=json.dumps(schema), limit=60).end
+        assert isinstance(end, Error)
+        assert (end.code, end.fatal) == ("bad_request", False)
+        assert text[:9] in end.message
+    schema = {"properties": {"k": {"enum": ["<|stars|>"]}}, "required": ["k"], "additionalProperties": False}
+    assert (
+        nano.ask(plain("hi"), json_schema=json.dumps({"type": "object", **schema}), limit=60).text
+        == '{"k":"<|stars|>"}'
+    )

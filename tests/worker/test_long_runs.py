@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from muse.protocol import Count, Error, Result, TextSegment
+from muse.protocol import Cancel, Count, Done, Error, Result, TextSegment
+from muse.worker.engines.base import CancelToken
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.gguf import read_model_file
-from muse.worker.engines.llamacpp.prompt import PromptEncoder
+from muse.worker.engines.llamacpp.prompt import EncodingCancelled, PromptEncoder
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from tests.worker.client import WorkerProcess
 from tests.worker.nano import MODEL
@@ -70,6 +71,28 @@ def test_three_million_characters_are_too_many_tokens(nano: WorkerProcess, kind:
     answer = nano.ask(plain(run_of(kind, 3_000_000)), limit=1)
     assert (answer.error.code, answer.error.fatal) == ("context_overflow", False)
     assert (answer.error.prompt_tokens or 0) > 100_000
+    assert nano.ask(plain("hello"), limit=1).done.completion_tokens == 1
+
+
+def test_a_cancel_ends_the_reading_of_many_texts(server: Client) -> None:
+    """Each text costs the tokeniser time, so it gets a part of them at once."""
+    cancel = CancelToken()
+    cancel.set()
+    segments = [TextSegment(text=f"k{number}", special=False) for number in range(600)]
+    encoder = encoder_of(server)
+    with pytest.raises(EncodingCancelled):
+        encoder.encode(segments, cancel)
+    joined = [token for segment in segments for token in encoder.encode([segment], cancel)]
+    assert joined == encoder_of(server).encode(segments)
+
+
+def test_a_cancelled_request_of_many_texts_is_done(nano: WorkerProcess) -> None:
+    """With nothing given, and the next one is answered."""
+    segments = tuple(TextSegment(text=f"value {number}", special=False) for number in range(3000))
+    request_id = nano.start(segments, limit=1)
+    nano.send(Cancel(request_id="cancel", target_request_id=request_id))
+    done = nano.wait(Done, request_id)
+    assert (done.finish_reason, done.completion_tokens) == ("cancelled", 0)
     assert nano.ask(plain("hello"), limit=1).done.completion_tokens == 1
 
 

@@ -171,6 +171,18 @@ def test_too_few_pixels_for_the_promise_are_refused() -> None:
     assert "cannot be read" in refused(png_claiming(4096, 4096))
 
 
+@pytest.mark.parametrize(
+    "data", [b"GIF89a" + bytes(40), STILL["png"]()[:-30], STILL["webp"]()[:60], png_claiming(9, 9)]
+)
+def test_a_damaged_picture_is_told_in_words(data: bytes) -> None:
+    """What to do, no names of Python's, and no dots where a sentence goes on."""
+    message = refused(data)
+    assert message.endswith("or leave it out")
+    assert "Error" not in message
+    assert "object at" not in message
+    assert ".." not in message
+
+
 def test_what_is_no_base64_is_refused() -> None:
     """The main process has checked it; the worker does not depend on that."""
     with pytest.raises(EngineFault):

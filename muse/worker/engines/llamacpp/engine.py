@@ -39,6 +39,7 @@ from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.loading import SCRATCH_SLOTS, Loaded, load_model, read_files
 from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt
 from muse.worker.engines.llamacpp.prefill_step import PrefillStep
+from muse.worker.engines.llamacpp.prompt import EncodingCancelled
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
 from muse.worker.engines.llamacpp.signs_of_life import signs_of_life
 from muse.worker.engines.llamacpp.slots import SlotTable
@@ -97,7 +98,10 @@ class LlamaCppEngine:
         loaded = self._need_loaded()
         control = loaded.ids.vocabulary.control.values()
         grammar = None if request.json_schema is None else grammar_of(request.json_schema, control)
-        pictured, prompt = self._encode(request.prompt_segments)
+        try:
+            pictured, prompt = self._encode(request.prompt_segments, cancel)
+        except EncodingCancelled:
+            return CompletionReader(request.request_id, [], loaded.context, None, loaded.ids, emit).done()
         if len(prompt) >= loaded.context:
             raise context_overflow(len(prompt), loaded.context)
         room = loaded.context - len(prompt)
@@ -256,12 +260,14 @@ class LlamaCppEngine:
         if self._server and self._server.wait_lost(_LOST_WAIT_S):
             threading.Event().wait(_LOST_WAIT_S)
 
-    def _encode(self, segments: tuple[Segment, ...]) -> tuple[PicturePrompt | None, list[int]]:
-        """The prompt as ids, and, if it has pictures, all that belongs to them."""
+    def _encode(
+        self, segments: tuple[Segment, ...], cancel: CancelToken | None = None
+    ) -> tuple[PicturePrompt | None, list[int]]:
+        """The prompt as ids, and, if it has pictures, all that belongs to them. Raises EncodingCancelled."""
         loaded = self._need_loaded()
         try:
             if not any(isinstance(segment, ImageSegment) for segment in segments):
-                return None, loaded.encoder.encode(segments)
+                return None, loaded.encoder.encode(segments, cancel)
             if loaded.pictures is None:
                 raise EngineFault("unsupported", "without its image projector this model sees no pictures")
             pictured = loaded.pictures.encode(segments)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
-from muse.worker.engines.base import EngineFault
+from muse.worker.engines.base import CancelToken, EngineFault
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.runs import cut_runs
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
@@ -23,7 +23,14 @@ _SEPARATOR: Final = -1
 # of history take 60 ms to encode and nothing to look up.
 _KEPT_CHARACTERS: Final = 4 * 1024 * 1024
 
+# Texts that the server gets at once, up to 2 ms each: a cancel waits for no more.
+_TEXTS_AT_ONCE: Final = 250
+
 _Text = tuple[str, bool]  # the text, and whether its control tokens are meant
+
+
+class EncodingCancelled(Exception):
+    """The cancel came before all was encoded."""
 
 
 class PromptEncoder:
@@ -37,9 +44,10 @@ class PromptEncoder:
         self._kept: OrderedDict[_Text, list[int]] = OrderedDict()
         self._kept_characters = 0
 
-    def encode(self, segments: Sequence[Segment]) -> list[int]:
-        """Ids of a prompt. Raises EngineFault."""
-        texts = self._encode_texts({(s.text, s.special) for s in segments if isinstance(s, TextSegment) and s.text})
+    def encode(self, segments: Sequence[Segment], cancel: CancelToken | None = None) -> list[int]:
+        """Ids of a prompt. Raises EngineFault, EncodingCancelled."""
+        wanted = {(s.text, s.special) for s in segments if isinstance(s, TextSegment) and s.text}
+        texts = self._encode_texts(wanted, cancel)
         ids: list[int] = []
         for segment in segments:
             match segment:
@@ -66,13 +74,15 @@ class PromptEncoder:
         if any(not 0 <= token < self._vocabulary.size for token in ids):
             raise EngineFault("bad_request", "the prompt has token ids that this model does not know")
 
-    def _encode_texts(self, wanted: set[_Text]) -> dict[_Text, list[int]]:
+    def _encode_texts(self, wanted: set[_Text], cancel: CancelToken | None = None) -> dict[_Text, list[int]]:
         with self._lock:
             known = {text: self._kept[text] for text in wanted if text in self._kept}
         for special in (True, False):
             fresh = [text for text in wanted if text[1] is special and text not in known]
             if fresh:
-                encoded = self._tokenize([[text] if special else self._cut(text) for text, _ in fresh], special=special)
+                encoded = self._tokenize(
+                    [[text] if special else self._cut(text) for text, _ in fresh], special=special, cancel=cancel
+                )
                 known.update(zip(fresh, encoded if special else map(self._checked, fresh, encoded), strict=True))
         self._keep(known)
         return known
@@ -94,20 +104,25 @@ class PromptEncoder:
         # Other vocabularies have no words to be cut, and would begin each piece with a blank of its own.
         return cut_runs(text) if self._vocabulary.is_byte_level else [text]
 
-    def _tokenize(self, texts: Sequence[Sequence[str]], *, special: bool) -> list[list[int]]:
+    def _tokenize(
+        self, texts: Sequence[Sequence[str]], *, special: bool, cancel: CancelToken | None = None
+    ) -> list[list[int]]:
         """Ids of each text; a text is given in pieces that are encoded apart and joined."""
         # Each piece costs the server up to 2 ms, and those of a long run are mostly alike.
         pieces = list(dict.fromkeys(piece for text in texts for piece in text if piece))
-        content = [part for piece in pieces for part in (piece, _SEPARATOR)]
-        answer = self._client.call(
-            "POST", "/tokenize", {"content": content, "add_special": False, "parse_special": special}
-        )
         lists: list[list[int]] = [[]]
-        for token in answer["tokens"]:
-            if token == _SEPARATOR:
-                lists.append([])
-            else:
-                lists[-1].append(token)
+        for start in range(0, len(pieces), _TEXTS_AT_ONCE):
+            if cancel is not None and cancel.is_set and start:
+                raise EncodingCancelled
+            content = [part for piece in pieces[start : start + _TEXTS_AT_ONCE] for part in (piece, _SEPARATOR)]
+            answer = self._client.call(
+                "POST", "/tokenize", {"content": content, "add_special": False, "parse_special": special}
+            )
+            for token in answer["tokens"]:
+                if token == _SEPARATOR:
+                    lists.append([])
+                else:
+                    lists[-1].append(token)
         ids = dict(zip(pieces, lists[:-1], strict=True))
         return [[token for piece in text if piece for token in ids[piece]] for text in texts]
 

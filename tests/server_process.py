@@ -38,7 +38,8 @@ class ServerProcess:
                 text=True,
             )
         self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
         self.url = self._wait_url()
 
     def _read(self) -> None:
@@ -115,6 +116,8 @@ class ServerProcess:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
+        # Its output ends with the last process that holds it; a reader must not find it closed.
+        self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
         return status

@@ -126,7 +126,7 @@ def test_a_stopped_answer_goes_on(thinking_page: Page) -> None:
         thinking_page.reload()
         go_on(answer)
     wait_over(answer)
-    assert text_of(answer).locator("p").all_inner_texts() == LINES
+    expect(text_of(answer).locator("p")).to_have_text(LINES)
     expect(thinking_page.get_by_test_id("announce-answer")).to_contain_text("Answer finished. Line 1")
 
 
@@ -142,7 +142,7 @@ def test_a_reload_while_it_goes_on_loses_nothing(thinking_page: Page) -> None:
     expect(text_of(answer)).to_contain_text("Line 1 ")
     expect(head_of(answer)).to_contain_text("Thought for")
     wait_over(answer)
-    assert text_of(answer).locator("p").all_inner_texts() == LINES
+    expect(text_of(answer).locator("p")).to_have_text(LINES)
 
 
 def refusal_of(code: str, message: str) -> dict[str, Any]:

@@ -328,7 +328,7 @@ async def walk(model: Path, home: Path, *, steps: int, seed: int, kind: type[Wal
 
 async def test_a_walk_keeps_ids_text_and_answers_together(builtin_model: Path, tmp_path: Path) -> None:
     """Always the same steps."""
-    await walk(builtin_model, tmp_path, steps=24, seed=1)
+    await walk(builtin_model, tmp_path, steps=40, seed=1)
 
 
 @pytest.mark.slow

@@ -65,8 +65,8 @@ LARGE_DRAFT = ModelFile(
 # Tells the log of the native server, which has the sizes of what is allocated.
 TALKATIVE = """
 import runpy, sys
-import muse.worker.engines.llamacpp.engine as engine
-engine._LOG_WARNINGS = 4
+import muse.worker.engines.llamacpp.loading as loading
+loading._LOG_WARNINGS = 4
 sys.argv = ["muse.worker", *{arguments}]
 runpy.run_module("muse.worker", run_name="__main__")
 """

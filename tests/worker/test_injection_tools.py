@@ -120,7 +120,7 @@ def builtin(llama: WorkerProcess, builtin_model: Path) -> Tokenizer:
 def all_places(tokenizer: Tokenizer, template: str) -> None:
     for spelling in tokenizer.control.values():
         for place in PLACES:
-            for form in forms_of(spelling) if place in ("value", "result", "description") else [spelling]:
+            for form in forms_of(spelling) if place in ("value", "result") else [spelling]:
                 tokenizer.check(template, Texts(**{place: form}))
         tokenizer.check(template, Texts(**dict.fromkeys(PLACES, spelling)))
 
@@ -156,7 +156,7 @@ pieces = st.lists(
 texts = st.builds(Texts, **{place: pieces.map(lambda parts: f"a{''.join(parts)}z") for place in PLACES})
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(said=texts)
 def test_nothing_said_about_tools_can_forge_muse(nano: Tokenizer, said: Texts) -> None:
     """Any texts, put together from what is near to a control token."""
@@ -165,7 +165,7 @@ def test_nothing_said_about_tools_can_forge_muse(nano: Tokenizer, said: Texts) -
 
 @pytest.mark.model
 @pytest.mark.parametrize("template", ["text", "hermes"])
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(said=texts)
 def test_nothing_said_about_tools_can_forge_chatml(builtin: Tokenizer, template: str, said: Texts) -> None:
     """The same for the forms of ChatML."""

@@ -47,7 +47,7 @@ def plain(text: str) -> tuple[TextSegment, ...]:
     return (TextSegment(text=text, special=False),)
 
 
-@pytest.mark.parametrize("length", [30_000, 300_000])
+@pytest.mark.parametrize("length", [30_000, pytest.param(300_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS, ids=ascii)
 def test_the_ids_spell_the_run(server: Client, kind: str, length: int) -> None:
     """Whole, in words before and behind it, and without a control token."""

@@ -169,7 +169,7 @@ async def test_a_model_that_cannot_be_taught_is_heard(core: CoreFactory) -> None
         assert (outcome.metrics.tool_repairs, outcome.finish_reason) == (2, "stop")
 
 
-@pytest.mark.parametrize("ids", [True, False], ids=["ids", "text"])
+@pytest.mark.parametrize("ids", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["ids", "text"])
 @pytest.mark.parametrize(
     "token",
     [pytest.param(token, marks=() if token in HARD_PLACES else pytest.mark.slow) for token in range(len(TWO))],

@@ -83,8 +83,8 @@ async def test_a_stopped_worker_is_found(core: CoreFactory, phase: Phase) -> Non
 @pytest.mark.parametrize(
     ("phase", "whom"),
     [
-        pytest.param("load", -1, id="load-engine"),
-        pytest.param("prefill", -1, id="prefill-engine"),
+        pytest.param("load", -1, id="load-engine", marks=pytest.mark.slow),
+        pytest.param("prefill", -1, id="prefill-engine", marks=pytest.mark.slow),
         pytest.param("decode", 0, id="decode"),
         pytest.param("load", 0, id="load", marks=pytest.mark.slow),
         pytest.param("idle", 0, id="idle", marks=pytest.mark.slow),

@@ -130,7 +130,6 @@ def test_a_stopped_answer_goes_on(thinking_page: Page) -> None:
     expect(thinking_page.get_by_test_id("announce-answer")).to_contain_text("Answer finished. Line 1")
 
 
-@pytest.mark.slow
 def test_a_reload_while_it_goes_on_loses_nothing(thinking_page: Page) -> None:
     """What came before the continuation is there, and every line of it once."""
     answer = cut_answer(thinking_page, 80, "lines")

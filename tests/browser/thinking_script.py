@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Locator, Page
+from playwright.sync_api import Locator, Page, expect
 
 from tests.actors.test_harmony_turns import TEMPLATE
 from tests.browser.scripts import LINES, pieces
@@ -81,5 +81,13 @@ def head_of(answer: Locator) -> Locator:
 def longest_answer(page: Page, tokens: str) -> None:
     """Set the longest answer; "" takes the setting back."""
     page.get_by_role("button", name="Settings", exact=True).click()
-    page.get_by_label("Longest answer", exact=True).fill(tokens)
+    default = page.get_by_role("button", name="Default for Longest answer")
+    if tokens:
+        page.get_by_label("Longest answer", exact=True).fill(tokens)
+        expect(default).to_be_visible()
+    else:
+        default.click()
+    # A setting that was not taken shows here, not as an answer that ends too early.
+    expect(page.get_by_label("Longest answer", exact=True)).to_have_value(tokens)
+    expect(default).to_have_count(1 if tokens else 0)
     page.get_by_role("button", name="Close settings").click()

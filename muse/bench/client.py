@@ -26,10 +26,7 @@ class Connection:
         self._h11 = h11.Connection(h11.CLIENT)
 
     async def __aenter__(self) -> Connection:
-        if self._unix_path is not None:
-            self._stream = await trio.open_unix_socket(self._unix_path)
-        else:
-            self._stream = await trio.open_tcp_stream(*self._address)
+        await self._open()
         return self
 
     async def __aexit__(
@@ -37,6 +34,13 @@ class Connection:
     ) -> None:
         if self._stream is not None:
             await trio.aclose_forcefully(self._stream)
+
+    async def _open(self) -> None:
+        if self._unix_path is not None:
+            self._stream = await trio.open_unix_socket(self._unix_path)
+        else:
+            self._stream = await trio.open_tcp_stream(*self._address)
+        self._h11 = h11.Connection(h11.CLIENT)
 
     async def _event(self) -> Any:
         assert self._stream is not None
@@ -64,7 +68,12 @@ class Connection:
         parts: list[bytes] = []
         while isinstance(event := await self._event(), h11.Data):
             parts.append(bytes(event.data))
-        self._h11.start_next_cycle()
+        if self._h11.our_state is h11.MUST_CLOSE:
+            # Servers end a connection after some number of requests; a new one now costs the next request nothing.
+            await self.__aexit__(None, None, None)
+            await self._open()
+        else:
+            self._h11.start_next_cycle()
         return response.status_code, b"".join(parts)
 
     @asynccontextmanager

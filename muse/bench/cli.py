@@ -13,6 +13,7 @@ import trio
 from muse.bench.cancel import measure_cancel
 from muse.bench.crash import measure_crash
 from muse.bench.draft import measure_draft
+from muse.bench.page import measure_page
 from muse.bench.prefill import measure_prefill
 from muse.bench.server import bench_server
 from muse.bench.tax import measure_tax
@@ -48,6 +49,15 @@ def _parser() -> argparse.ArgumentParser:
     draft.add_argument("--draft", type=Path, required=True, metavar="FILE", help="the draft of the model")
     draft.add_argument("--rounds", type=int, default=5, help="pairs of measurements")
     draft.add_argument("--tokens", type=int, default=256, help="most tokens an answer")
+    page = kinds.add_parser(
+        "page",
+        help="typing while a long answer arrives, and the opening of a long chat, in a real browser",
+        description="Typing while a long answer arrives, and the opening of a long chat, in a real browser. Needs the "
+        "test tools and Chromium; no model.",
+    )
+    page.add_argument("--tokens", type=int, default=30_000, help="tokens of the answer, 250 a second")
+    page.add_argument("--messages", type=int, default=400, help="messages of the chat")
+    page.add_argument("--rounds", type=int, default=7, help="times it is opened")
     return parser
 
 
@@ -55,6 +65,8 @@ async def _measure(options: argparse.Namespace) -> tuple[str, bool]:
     if options.kind == "draft":
         draft = options.draft.absolute()
         return await measure_draft(options.model.absolute(), draft, rounds=options.rounds, tokens=options.tokens)
+    if options.kind == "page":
+        return await measure_page(tokens=options.tokens, messages=options.messages, rounds=options.rounds)
     async with bench_server(["--model", str(options.model.absolute())]) as server:
         match options.kind:
             case "ui":

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,21 +15,11 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Dialog, Error, Page, expect, sync_playwright
 
+from muse.bench.browser import FLAGS, chromium_path
 from tests.browser.scripts import CHAT_SCRIPT, HANG_GUARD_MS
 from tests.browser.thinking_script import thinking_script
 from tests.server_process import ServerProcess
 
-# --no-sandbox: test machines run as root. The rest keeps the browser from looking for the outside world.
-FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
 WATCH_POLICY = """
 window.policyReports = [];
 document.addEventListener("securitypolicyviolation", (event) =>
@@ -38,17 +27,11 @@ document.addEventListener("securitypolicyviolation", (event) =>
 """
 
 
-def _chromium_path() -> str | None:
-    named = os.environ.get("MUSE_TEST_CHROMIUM")
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
-    return named or next((path for path in found if path), None)
-
-
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     """One browser for all tests. Without one they are skipped, unless MUSE_REQUIRE_BROWSER=1."""
     expect.set_options(timeout=HANG_GUARD_MS)
-    path = _chromium_path()
+    path = chromium_path()
     if path is None:
         words = "no Chromium found (set MUSE_TEST_CHROMIUM to its path)"
         if os.environ.get("MUSE_REQUIRE_BROWSER") == "1":

@@ -14,7 +14,7 @@ from bootstrap.console import Console
 from bootstrap.faults import SetupFault, UsageFault
 from bootstrap.launch import server_environment
 from bootstrap.layout import Layout
-from bootstrap.stages import TypeChecker
+from bootstrap.stages.npm_tools import NpmTools
 from bootstrap.stop import StopRequest
 
 POLL_S = 0.1
@@ -64,7 +64,7 @@ def run_checks(layout: Layout, options: TestOptions, console: Console) -> int:
             "Node, which the type checker runs on, is gone since set-up.",
             advice="Install Node again, or delete the cache folder in the home folder; then run the same command again",
         )
-    checker = [node.node, str(TypeChecker(layout).script), "--pythonpath", python]
+    checker = [node.node, str(NpmTools(layout).pyright), "--pythonpath", python]
     steps = {
         "ruff check": [python, "-m", "ruff", "check", "."],
         "ruff format": [python, "-m", "ruff", "format", "--check", "."],

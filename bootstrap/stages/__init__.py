@@ -7,9 +7,9 @@ from typing import Protocol
 from bootstrap.children import Runner
 from bootstrap.layout import Layout
 from bootstrap.stages.model import BuiltInModel
+from bootstrap.stages.npm_tools import NpmTools
 from bootstrap.stages.page import PagePackages
 from bootstrap.stages.python import PythonEnvironment, PythonPackages
-from bootstrap.stages.type_checker import TypeChecker
 
 
 class Stage(Protocol):
@@ -41,4 +41,4 @@ def stages_for_run(layout: Layout) -> list[Stage]:
 
 def stages_for_test(layout: Layout) -> list[Stage]:
     """What `test` needs: everything that `run` needs, and the tools."""
-    return [*stages_for_run(layout), PythonPackages(layout, "test"), TypeChecker(layout)]
+    return [*stages_for_run(layout), PythonPackages(layout, "test"), NpmTools(layout)]

@@ -92,7 +92,7 @@ def make(folder: Path) -> MiniProject:
     scripts = {"dist/tiny.mjs": PAGE_SCRIPT, "dist/core.mjs": b"export const h = 1;\n"}
     parts.make_npm_folder(project.root / "web_dist", folder / "tiny.tgz", "tiny", scripts)
     checker = {"index.js": b"console.log('checked')\n"}
-    parts.make_npm_folder(project.locks / "typecheck", folder / "pyright.tgz", "pyright", checker)
+    parts.make_npm_folder(project.locks / "test-npm", folder / "pyright.tgz", "pyright", checker)
     listed = {
         "files": [
             {"from": "tiny/dist/tiny.mjs", "to": "tiny.js"},

@@ -15,6 +15,8 @@ from muse.api.fields import invalid_type, invalid_value, is_number, member, read
 from muse.errors import ClientFault, JsonScalar
 
 EFFORTS: Final = ("low", "medium", "high", "xhigh")
+EFFORT_SETTINGS: Final = ("reasoning_strength", "reasoning_effort")
+"""How templates name it: Muse Glimmer's the former."""
 RESERVED: Final = frozenset(
     (
         *("messages", "tools", "documents", "add_generation_prompt", "continue_final_message"),
@@ -89,7 +91,7 @@ def template_variables(options: TemplateOptions, known: frozenset[str]) -> Mappi
     effort = options.reasoning_effort
     if effort is None:
         return variables
-    name = next((name for name in ("reasoning_strength", "reasoning_effort") if name in known), None)
+    name = next((name for name in EFFORT_SETTINGS if name in known), None)
     if name is None:
         raise ClientFault(
             "unsupported_parameter", "This model has no setting for 'reasoning_effort'.", param="reasoning_effort"

@@ -73,7 +73,7 @@ def _read_arguments(value: object, path: str) -> str:
         arguments = decode_json(text.encode())
     except ClientFault as fault:
         raise invalid_value(
-            path, f"must be the text of a JSON object, as this server reads it: {fault.detail}"
+            path, f"must be the text of a JSON object, as this server reads it: {fault.detail.removesuffix('.')}"
         ) from fault
     if not isinstance(arguments, dict):
         raise invalid_value(path, "must be the text of a JSON object")

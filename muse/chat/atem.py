@@ -32,7 +32,7 @@ from typing import Final, Literal
 import attrs
 
 from muse.api.tools import Tool
-from muse.chat.atem_tags import BLOCK_END, TAG, Token, may_become_tag, token_of
+from muse.chat.atem_tags import BLOCK_END, TAG, Token, is_tag_surely, may_become_tag, token_of
 from muse.chat.atem_values import typed_value
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Event, FoundCall
 from muse.chat.prose import Prose
@@ -130,7 +130,7 @@ class AtemParser:
         elif self._state != "outside" and self._call.doubtful is not None:
             self._finish_doubtful(events)
         held = self._reader.held
-        if self._state != "outside" or held.startswith("<atem:"):
+        if self._state != "outside" or is_tag_surely(held):
             is_call = self._state not in ("outside", "block")
             parts = self._call.raw if is_call else self._opening
             text = self._prose.before_broken() + "".join(parts) + held
@@ -138,8 +138,7 @@ class AtemParser:
             self._is_told = True
             return events
         if not self._has_good_call or not BLOCK_END.startswith(held):  # of which it may be the end, or become it
-            self._reader.held = ""
-            events += self._prose.text(held)
+            events += self._prose.text(self._reader.give_out())
         events += self._prose.end()
         return events
 

@@ -7,6 +7,8 @@ from typing import Final, Literal
 
 import attrs
 
+from muse.chat.tag_reader import Tag
+
 BLOCK_END: Final = "</atem:function_calls>"
 
 # Behind its name a tag ends at `>`, or before a line end or another tag. Longer than this (a name has 64
@@ -51,9 +53,9 @@ class Token:
         return self.kind == "text" and self.raw.isspace()
 
 
-def token_of(found: re.Match[str]) -> Token:
+def token_of(tag: Tag) -> Token:
     """A match of TAG."""
-    raw = found[0]
+    found, raw = tag.match, tag.raw
     if found["end"]:
         return Token(_ENDS[found["end"]], raw)
     if found["block"]:
@@ -69,6 +71,11 @@ def token_of(found: re.Match[str]) -> Token:
         meant = _MEANT.search(attributes)
         return Token(kind, raw, meant[1] if meant else "", is_malformed=True)
     return Token(kind, raw, name[1])
+
+
+def is_tag_surely(text: str) -> bool:
+    """Whether the beginning of a tag is so long that it is nothing else."""
+    return text.startswith("<atem")
 
 
 def may_become_tag(text: str) -> bool:

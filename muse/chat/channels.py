@@ -65,6 +65,7 @@ class ThinkTagParser:
     def __init__(self, *, opened: bool) -> None:
         self._state: Literal["start", "reasoning", "gap", "answer"] = "reasoning" if opened else "start"
         self._held = ""
+        self._given = 0  # characters of it that were given out, since the generation ended there
         self._fresh = opened  # white space right behind the opening tag
 
     @property
@@ -88,17 +89,15 @@ class ThinkTagParser:
         return [piece for piece in pieces if piece[1]]
 
     def flush(self) -> list[Event]:
-        """Give out what waited for the rest of a tag."""
-        held, self._held = self._held, ""
-        if self._state == "gap":
-            return []
+        """Give out what waited for the rest of a tag; it may still become one, should the generation go on."""
+        held, self._given = self._held[self._given :], len(self._held)
         return [(self.channel, held)] if held else []
 
     def close_reasoning(self) -> tuple[Segment, ...] | None:
         """The closing tag and the blank line that models write behind it."""
         if self._state != "reasoning":
             return None
-        self._held = ""
+        self._held, self._given = "", 0
         self._state = "gap"
         return (TextSegment(text=f"\n{CLOSE}\n\n", special=True),)
 
@@ -124,14 +123,14 @@ class ThinkTagParser:
                 self._state = "answer"
                 return True
             case "answer":
-                pieces.append(("answer", self._held))
-                self._held = ""
+                pieces.append(("answer", self._held[self._given :]))
+                self._held, self._given = "", 0
                 return False
 
     def _at_start(self) -> bool:
         text = self._held.lstrip()
         if text.startswith(OPEN):
-            self._held = text[len(OPEN) :]
+            self._held, self._given = text[len(OPEN) :], 0
             self._state = "reasoning"
             self._fresh = True
             return True
@@ -148,14 +147,14 @@ class ThinkTagParser:
             self._fresh = False
         before, tag, after = self._held.partition(CLOSE)
         if tag:
-            pieces.append(("reasoning", before.rstrip()))
-            self._held = after
+            pieces.append(("reasoning", before.rstrip()[self._given :]))
+            self._held, self._given = after, 0
             self._state = "gap"
             return True
         keep = _undecided(before)
         cut = len(before) - keep
-        pieces.append(("reasoning", before[:cut]))
-        self._held = before[cut:]
+        pieces.append(("reasoning", before[self._given : cut]))
+        self._held, self._given = before[cut:], max(self._given - cut, 0)
         return False
 
 

@@ -31,6 +31,7 @@ OPEN: Final = "<tool_call>"
 CLOSE: Final = "</tool_call>"
 
 _TAG: Final = re.compile(r"</?tool_call>")
+_SURELY: Final = "<tool_"  # the beginning of a tag that is so long that it is nothing else
 _NAME: Final = re.compile(r'"name"\s*:\s*"([^"\\]{1,64})"')
 # How many characters of a call are searched for the name of its tool if it cannot be read.
 _SEARCHED: Final = 1000
@@ -66,7 +67,7 @@ class JsonCallParser:
             if isinstance(found, str):
                 self._take([_Token("text", found)], events)
             else:
-                self._take([_Token("open" if found[0] == OPEN else "close", found[0])], events)
+                self._take([_Token("open" if found.match[0] == OPEN else "close", found.raw)], events)
         return events
 
     def flush(self) -> list[Event]:
@@ -78,7 +79,7 @@ class JsonCallParser:
         while self._call and self._end is not None:
             self._take(self._end_in_string(events), events)
         held = self._reader.held
-        if (self._call and not self._json.is_complete) or held == OPEN[:-1]:
+        if (self._call and not self._json.is_complete) or held.startswith(_SURELY):
             written = self._prose.before_broken() + _joined(self._call) + held
             events.append(BrokenCall(text=written, name=_name_in(written), reason=CUT_OFF))
             self._is_told = True
@@ -90,10 +91,9 @@ class JsonCallParser:
             self._finish(events)
             self._is_end_due = isinstance(events[-1], FoundCall)
             if may_be_end and not self._is_end_due:
-                self._reader.held = held = ""
+                self._reader.held = ""
         if not self._is_end_due or not may_be_end:
-            self._reader.held = ""
-            events += self._prose.text(held)
+            events += self._prose.text(self._reader.give_out())
         events += self._prose.end()
         return events
 

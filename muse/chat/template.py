@@ -40,7 +40,14 @@ from muse.chat.marked_text import (
 )
 from muse.chat.pictures import MARKER, no_place_for, pictures_in, place_pictures, spelled_token
 from muse.chat.splice import KnownAnswer, pieces_of, to_segments
-from muse.chat.template_checks import check_calls, check_names, missing_messages, refuse_missing, wordless_calls
+from muse.chat.template_checks import (
+    check_calls,
+    check_effort,
+    check_names,
+    missing_messages,
+    refuse_missing,
+    wordless_calls,
+)
 from muse.chat.template_messages import hermes_messages, native_messages, native_tools
 from muse.chat.template_sandbox import TemplateEnvironment, TemplateLimits, TemplateTimeExceeded
 from muse.errors import ClientFault, EnvironmentFault, JsonScalar
@@ -159,7 +166,7 @@ class ChatTemplate:
 
         Raises ClientFault `template_error` (the template refuses the conversation, with its words), `template_limit`
         (it takes too long for it, or makes too much of it), `message_dropped` or `unsupported_parameter` (it leaves a
-        message, a name, an option or the tools out), and EnvironmentFault `template_unsupported`.
+        message, a name, an option, the wanted effort or the tools out), and EnvironmentFault `template_unsupported`.
         """
         extra = self._extra_variables(options or NO_OPTIONS)
         self._check_tools(messages, tools)
@@ -168,14 +175,17 @@ class ChatTemplate:
             raise no_place_for(with_pictures)
         split: frozenset[int] = frozenset()
 
-        def render(messages: Sequence[Message]) -> MarkedText:
-            return self._render(self._variables(messages, tools, split), now, add_generation_prompt, extra)
+        def render(messages: Sequence[Message], **other: object) -> MarkedText:
+            variables = self._variables(messages, tools, split)
+            return self._render(variables, now, add_generation_prompt, {**extra, **other})
 
         rendered = render(messages)
         # A template may have no room for the words beside a call; they are a message of their own then.
         split = wordless_calls(messages, pieces_of(rendered))
         if split:
             rendered = render(messages)
+        if options is not None:
+            check_effort(options, extra, rendered, lambda name, effort: render(messages, **{name: scaffold(effort)}))
         self._check_unknown(rendered)
         pieces = list(pieces_of(rendered))
         if with_pictures is not None:

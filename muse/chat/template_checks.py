@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from muse.api.message import Message
+from muse.api.template_options import EFFORT_SETTINGS, EFFORTS, TemplateOptions
 from muse.chat.marked_text import DATA, UNKNOWN
 from muse.chat.origins import calls_of, content_of, name_of, words_of
 from muse.chat.splice import Piece
@@ -69,6 +70,26 @@ def check_calls(messages: Sequence[Message], pieces: Sequence[Piece]) -> None:
                 "message_dropped",
                 f"The model's chat template leaves out the calls of 'messages[{index}]'.",
                 param=f"messages[{index}].tool_calls",
+            )
+
+
+def check_effort(
+    options: TemplateOptions, values: Mapping[str, object], rendered: str, render: Callable[[str, str], str]
+) -> None:
+    """Whether the wanted effort is one: Muse Glimmer's template leaves it out where a system message speaks of a
+    strength itself (contracts/harmony-format.md section 3). values: those of the settings. render: the conversation
+    with another effort; where none makes a difference, the wanted one makes none."""
+    for name in EFFORT_SETTINGS:
+        wanted = values.get(name)
+        if wanted not in EFFORTS:
+            continue
+        if not any(render(name, other) != rendered for other in EFFORTS if other != wanted):
+            param = f"chat_template_kwargs.{name}" if options.reasoning_effort is None else "reasoning_effort"
+            raise ClientFault(
+                "unsupported_parameter",
+                f"'{param}' has no effect on this conversation: the model's chat template leaves it out where a system "
+                "message speaks of it. Leave one of them out.",
+                param=param,
             )
 
 

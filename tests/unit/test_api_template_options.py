@@ -57,6 +57,33 @@ def test_an_effort_is_the_models_strength(fields: dict[str, object], strength: s
     assert f"Reasoning strength: {strength}. " in scaffold_of(MUSE, options(**fields))
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"reasoning_effort": "high"}, "reasoning_effort"),
+        ({"chat_template_kwargs": {"reasoning_strength": "low"}}, "chat_template_kwargs.reasoning_strength"),
+        ({}, None),
+    ],
+)
+def test_an_effort_that_the_template_leaves_out_is_refused(fields: dict[str, object], param: str | None) -> None:
+    """Muse Glimmer's does so where a system message speaks of a strength."""
+    template = ChatTemplate.compile(
+        "{% for m in messages %}{{ m.content }}{% if 'strength' not in m.content %} Strength: "
+        "{{ reasoning_strength or 'high' }}.{% endif %}{% endfor %}"
+    )
+
+    def render(text: str) -> object:
+        return template.render_segments([Message(role="system", content=text)], now=NOW, options=options(**fields))
+
+    assert render("Be kind.")
+    if param is None:
+        assert render("Any strength.")
+        return
+    with pytest.raises(ClientFault, match="has no effect on this conversation") as fault:
+        render("Any strength.")
+    assert (fault.value.code, fault.value.param) == ("unsupported_parameter", param)
+
+
 def test_other_settings_reach_the_template() -> None:
     """Whatever a template has: here a switch."""
     given = options(chat_template_kwargs={"enable_thinking": True})

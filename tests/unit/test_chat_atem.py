@@ -263,3 +263,18 @@ def test_values_have_their_declared_type(kind: Any, text: str, value: Any) -> No
     assert json.loads(found.arguments, parse_constant=pytest.fail) == {"v": value}
     assert type(json.loads(found.arguments)["v"]) is type(value)
     assert "é" not in text or "é" in found.arguments
+
+
+CUT_ANYWHERE = f"Look: {block(invoke('f', n='4', s='a <b'), invoke('g'))}\n{block(invoke('g'))} <at last"
+
+
+@pytest.mark.parametrize("cut", range(len(CUT_ANYWHERE)))
+def test_what_is_cut_anywhere_can_go_on(cut: int) -> None:
+    """Calls and text are the same, but that the very beginning of a tag was shown as what it seemed to be."""
+    parser = AtemParser(TOOLS)
+    before = [event for event in read(parser, [CUT_ANYWHERE[:cut]]) if not isinstance(event, BrokenCall)]
+    assert parser.flush() == []
+    begun = next((text for text in ("<ate", "<at", "<a", "<") if CUT_ANYWHERE[:cut].endswith(text)), "")
+    events = before + read(parser, [CUT_ANYWHERE[cut:]])
+    assert calls(events) == [call("f", n=4, s="a <b"), call("g"), call("g")]
+    assert "".join(shown(events).split()) in ("Look:<atlast", f"Look:{begun}<atlast")

@@ -16,6 +16,9 @@ PARTS = st.lists(
     st.sampled_from(["<think>", "</think>", "<th", "</thi", "a", " ", "\n", "\n\n", "é", ">"]), max_size=12
 )
 
+CUT_ANYWHERE = "<think>a </th b</think>yes"
+END = CUT_ANYWHERE.index("</think>")
+
 
 def run(parser: ChannelParser, chunks: list[str]) -> dict[str, str]:
     events = parser_runs.read(parser, chunks)
@@ -41,6 +44,19 @@ def test_any_chunking_equals_the_rule_on_the_whole_text(parts: list[str], opened
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=8)))
     chunks = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert run(ThinkTagParser(opened=opened), chunks) == whole_text_rule(text, opened=opened)
+
+
+@pytest.mark.parametrize("cut", range(len(CUT_ANYWHERE)))
+def test_a_thought_that_was_cut_anywhere_can_go_on(cut: int) -> None:
+    """Also in a tag, of which what came was shown as what it seemed to be."""
+    parser = ThinkTagParser(opened=False)
+    before = run(parser, [CUT_ANYWHERE[:cut]])
+    assert parser.flush() == []
+    after = run(parser, [CUT_ANYWHERE[cut:]])
+    begun = CUT_ANYWHERE[:cut] if cut < len("<think>") else ""
+    ended = CUT_ANYWHERE[END:cut] if END < cut < END + len("</think>") else ""
+    assert (before["answer"] + after["answer"]) == f"{begun}yes"
+    assert (before["reasoning"] + after["reasoning"]).replace(" ", "") == f"a</thb{ended}"
 
 
 def test_certain_text_is_not_held_back() -> None:

@@ -10,7 +10,7 @@ from muse.chat.channel_types import CUT_OFF, BrokenCall, Event, TextKind
 from muse.chat.channels import PlainParser, ThinkTagParser, can_call_tools, parser_for
 from muse.chat.hermes import HermesParser, header_of
 from muse.protocol import TextSegment
-from tests.unit.parser_runs import TOOLS, call, read, run, shown
+from tests.unit.parser_runs import TOOLS, call, calls, read, run, shown
 
 BEGIN, END = "<tool_call>", "</tool_call>"
 F = BEGIN + '\n{"name": "f", "arguments": {"n": 4}}\n' + END
@@ -150,6 +150,18 @@ def test_a_call_that_was_cut_off_can_be_continued() -> None:
     following = parser.copy()
     assert read(following, [F[-20:]]) == [call("f", n=4)]
     assert read(parser, [F[-20:]]) == [call("f", n=4)]
+
+
+@pytest.mark.parametrize("cut", range(len(F)))
+def test_a_call_that_was_cut_anywhere_can_be_continued(cut: int) -> None:
+    """The very beginning of its tag was shown as what it seemed to be."""
+    parser = new()
+    before = [event for event in read(parser, [f"Look: {F[:cut]}"]) if not isinstance(event, BrokenCall)]
+    assert parser.flush() == []
+    following = read(parser, [f"{F[cut:]} <tool last"])
+    assert calls(before + following) == [call("f", n=4)]
+    begun = F[:cut] if cut < len("<tool_") else ""
+    assert "".join(shown(before + following).split()) == f"Look:{begun}<toollast"
 
 
 @pytest.mark.parametrize("missing", range(1, len(END) + 2))

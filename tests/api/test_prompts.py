@@ -157,7 +157,7 @@ def seeing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerPr
 
 def test_thoughts_of_an_earlier_answer_are_shown(nano_server: ServerProcess) -> None:
     """The model sees them in the ids, where no message shows them; control tokens are spelled out."""
-    name, messages = "story", list[dict[str, Any]]()
+    name, messages = "city", list[dict[str, Any]]()
     seen: Document = {}
     for turn in turns(name):
         messages += turn["messages"]
@@ -172,6 +172,7 @@ def test_thoughts_of_an_earlier_answer_are_shown(nano_server: ServerProcess) -> 
     known = [turn["answer"] for turn in turns(name)[:-1]]
     shown = of_kind(seen, "answer")
     assert [segment["tokens"] for segment in shown] == [len(answer["ids"]) for answer in known]
+    assert len(known) == 2
     for segment, answer in zip(shown, known, strict=True):
         assert answer["message"]["content"] in segment["text"]
         assert all(thought in segment["text"] for thought in answer["reasoning"])

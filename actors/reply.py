@@ -69,8 +69,9 @@ Outcome = Finished | Failed
 class Sign:
     """A sign of life while no text comes. Only the newest is kept.
 
-    phase: queued (position from 1), loading (fraction or None), restarting, prefill or vision
-    (processed of total), decode (once the model has thought: how many tokens and milliseconds that took).
+    phase: queued (position from 1), loading (fraction or None), restarting, prefill or vision (processed of total; in
+    prefill with how many of these the model held before), decode (once the model has thought: how many tokens and
+    milliseconds that took).
     """
 
     phase: Literal["queued", "loading", "restarting", "prefill", "vision", "decode"]
@@ -78,6 +79,7 @@ class Sign:
     fraction: float | None = None
     processed: int | None = None
     total: int | None = None
+    reused: int | None = None
     thinking_tokens: int | None = None
     thinking_ms: float | None = None
 

@@ -155,13 +155,15 @@ class Ready:
 
 @message
 class Accepted:
-    """The prompt fits and generation begins. room: how many tokens fit after the prompt."""
+    """The prompt fits and generation begins. room: how many tokens fit after the prompt. segment_tokens: of each prompt
+    segment, null when they cannot be told; what they lack to prompt_tokens the engine put before the first."""
 
     request_id: str
     prompt_tokens: int
     reused_prompt_tokens: int
     session_reset_reason: ResetReason
     room: int
+    segment_tokens: tuple[int, ...] | None = None
 
 
 @message

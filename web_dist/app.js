@@ -2,8 +2,10 @@
 import { Announcer } from "./components/announcer.js";
 import { Banner } from "./components/banner.js";
 import { Composer } from "./components/composer.js";
+import { ContextMeter } from "./components/context_bar.js";
 import { Header } from "./components/header.js";
 import { Notices } from "./components/notices.js";
+import { PromptPanel } from "./components/prompt_panel.js";
 import { SettingsSheet } from "./components/settings_sheet.js";
 import { Transcript } from "./components/transcript.js";
 import { html } from "./html.js";
@@ -17,9 +19,10 @@ function App() {
     <${Header} />
     <${Transcript} />
     <footer class="dock">
-      <div class="column"><${Banner} /><${Notices} /><${Composer} /></div>
+      <div class="column"><${Banner} /><${Notices} /><${Composer} /><${ContextMeter} /></div>
     </footer>
     <${SettingsSheet} />
+    <${PromptPanel} />
     <${Announcer} />
   </div>`;
 }

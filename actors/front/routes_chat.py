@@ -6,6 +6,7 @@ its Turn cancels in whatever phase it is; a detached one goes on without its rea
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final
@@ -20,7 +21,7 @@ from actors.front.context import FrontContext
 from actors.front.reply_stream import StreamOptions, reply_events
 from actors.front.sse import sse_response
 from actors.reply import Failed, Reply
-from actors.sessions.messages import AnswerNow, FindReply, StartTurn
+from actors.sessions.messages import AnswerNow, FindReply, ShowPrompt, StartTurn
 from actors.state_board import ANSWERING
 from muse.api.chat_request import ChatRequest, model_not_found, parse_chat_request, parse_session_id
 from muse.api.responses import completion_body
@@ -63,6 +64,16 @@ def chat_routes(context: FrontContext) -> Blueprint:
             after=after,
         )
         return sse_response(_attended(reply, options))
+
+    @routes.get("/api/replies/<reply_id>/prompt")
+    async def read_prompt(reply_id: str) -> Response:
+        prompt = await sessions.ask(ShowPrompt(reply_id=reply_id))
+
+        def written() -> bytes:
+            return json.dumps({"id": reply_id, **prompt.to_dict()}).encode()
+
+        # In a thread: a prompt may have megabytes.
+        return Response(await trio.to_thread.run_sync(written), mimetype="application/json")
 
     @routes.post("/api/replies/<reply_id>/answer-now")
     async def answer_now(reply_id: str) -> dict[str, object]:

@@ -1,6 +1,7 @@
 """SessionManager: the queue of turns, one task for each, and who is meant by a cancel.
 
-Inbox: StartTurn, CancelTurn, FindReply, AnswerNow, DescribeSession, DescribeSessions, SetHistory, EndSession.
+Inbox: StartTurn, CancelTurn, FindReply, ShowPrompt, AnswerNow, DescribeSession, DescribeSessions, SetHistory,
+EndSession.
 Tells: the turns, the StateBoard (counts of running and queued).
 
 Rule of admission: first in, first out; at most the worker's `max_inflight_requests` at a time; one
@@ -19,7 +20,8 @@ import attrs
 import trio
 
 from actors.kernel import Address, Signal
-from actors.reply import Failed, Finished, Reply
+from actors.reply import Failed, Reply
+from actors.sessions.earlier import continuable, reply_not_found
 from actors.sessions.messages import (
     AnswerNow,
     CancelTurn,
@@ -30,6 +32,7 @@ from actors.sessions.messages import (
     SessionMessage,
     SessionState,
     SetHistory,
+    ShowPrompt,
     StartTurn,
     WaitingRequest,
 )
@@ -94,6 +97,8 @@ class SessionManager:
                         message.port.answer(self._cancel(message))
                     case FindReply():
                         self._find(message)
+                    case ShowPrompt():
+                        self._show_prompt(message)
                     case AnswerNow():
                         self._answer_now(message)
                     case DescribeSession():
@@ -127,7 +132,7 @@ class SessionManager:
         request, earlier = message.request, None
         if request.continue_from is not None:
             try:
-                earlier = self._continuable(request.continue_from)
+                earlier = continuable(self._shelf.find(request.continue_from, trio.current_time()))
             except MuseError as fault:
                 message.port.fail(fault)
                 return
@@ -148,34 +153,28 @@ class SessionManager:
         self._admit()
         message.port.answer(reply)
 
-    def _continuable(self, reply_id: str) -> Turn:
-        turn = self._shelf.find(reply_id, trio.current_time())
-        if turn is None:
-            raise reply_not_found(param="muse.continue")
-        outcome = turn.reply.outcome
-        if outcome is None:
-            raise ClientFault("reply_running", "That reply is still being given.", status=409, param="muse.continue")
-        if turn.request.json_schema is not None or turn.request.tool_use.forced:
-            raise ClientFault(
-                "constrained_reply",
-                "A reply with a response_format or a forced call cannot be continued: its form cannot be entered half "
-                "way.",
-                status=409,
-                param="muse.continue",
-            )
-        complete = isinstance(outcome, Finished) and outcome.finish_reason in ("stop", "tool_calls")
-        if complete or turn.answer is None or not turn.answer.generated.tokens:
-            raise ClientFault(
-                "reply_complete", "There is nothing to continue in that reply.", status=409, param="muse.continue"
-            )
-        return turn
-
     def _find(self, message: FindReply) -> None:
         turn = self._shelf.find(message.reply_id, trio.current_time())
         if turn is None:
             message.port.fail(reply_not_found())
         else:
             message.port.answer(turn.reply)
+
+    def _show_prompt(self, message: ShowPrompt) -> None:
+        turn = self._shelf.find(message.reply_id, trio.current_time())
+        prompt = turn.seen_prompt() if turn is not None else None
+        if turn is None:
+            message.port.fail(reply_not_found())
+        elif prompt is None:
+            message.port.fail(
+                ClientFault(
+                    "prompt_not_made",
+                    "No prompt was made for this reply so far: it waits for the model, or was ended before.",
+                    status=404,
+                )
+            )
+        else:
+            message.port.answer(prompt)
 
     def _answer_now(self, message: AnswerNow) -> None:
         turn = self._shelf.find(message.reply_id, trio.current_time())
@@ -329,13 +328,3 @@ class SessionManager:
                 await self._transcripts.tell(PrepareModel(model=model))
             self._admit()
             await self._board.wait_newer(version)
-
-
-def reply_not_found(param: str | None = None) -> ClientFault:
-    """Said of ids that never were and of those that are forgotten: both can only be asked anew."""
-    return ClientFault(
-        "reply_not_found",
-        "There is no such reply here. Finished replies are kept for five minutes.",
-        status=404,
-        param=param,
-    )

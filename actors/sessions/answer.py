@@ -14,12 +14,13 @@ from muse.api.tools import ToolCall
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.chat.channels import parser_for
 from muse.chat.forced_call import ForcedCallParser, call_prefix
+from muse.chat.splice import PromptPart, segments_of
 from muse.chat.stop_strings import StopMatcher
-from muse.protocol import Ready, Segment, TextSegment, Tokens
+from muse.protocol import Ready, TextSegment, Tokens
 
 
 class Answer:
-    """Feeds one Reply. `prompt` is what the model read before; `generated` what it wrote since.
+    """Feeds one Reply. `parts` are what the model read before; `generated` what it wrote since.
 
     one_call: the answer is complete with its first call of a tool. repair: a broken call is told to the model.
     own_words: the ids are what the model writes of itself, and worth to be kept.
@@ -29,7 +30,8 @@ class Answer:
         self,
         *,
         reply: Reply,
-        prompt: tuple[Segment, ...],
+        model: Ready,
+        parts: tuple[PromptPart, ...],
         parser: ChannelParser,
         stops: tuple[str, ...],
         max_thinking_tokens: int | None,
@@ -37,7 +39,12 @@ class Answer:
         repair: bool = False,
         own_words: bool = True,
     ) -> None:
-        self.prompt = prompt
+        self.model = model
+        """That the prompt was made for."""
+        self.parts = parts
+        self.prompt = segments_of(parts)
+        self.begun = ""
+        """What stands behind the prompt from the beginning: the answer that this one continues."""
         self.generated = Generated()
         self.thinking_tokens = 0
         self.stopped = False
@@ -197,7 +204,8 @@ class Answer:
         """The same answer, going on in another reply."""
         following = Answer(
             reply=reply,
-            prompt=self.prompt,
+            model=self.model,
+            parts=self.parts,
             parser=self._parser.copy(),
             stops=stops,
             max_thinking_tokens=max_thinking_tokens,
@@ -212,6 +220,7 @@ class Answer:
         following._earlier = {channel: self.text(channel) for channel in self._earlier}
         if max_thinking_tokens == 0:
             following.close_reasoning()  # an open thought is not to have one more token
+        following.begun = following.generated.text
         return following
 
     def _say(self, reasoning: bool, text: str) -> None:
@@ -227,16 +236,17 @@ class Answer:
             self._reply.append("answer", visible)
 
 
-def begin_answer(request: ChatRequest, reply: Reply, model: Ready, prompt: tuple[Segment, ...]) -> Answer:
+def begin_answer(request: ChatRequest, reply: Reply, model: Ready, parts: tuple[PromptPart, ...]) -> Answer:
     """The answer to a request, before its first token."""
     use = request.tool_use
-    parser = parser_for(model.chat_template, prompt, use.tools)
+    parser = parser_for(model.chat_template, segments_of(parts), use.tools)
     if use.forced:
-        prompt += call_prefix(parser, use.forced)
+        parts += tuple(PromptPart(segment=segment) for segment in call_prefix(parser, use.forced))
         parser = ForcedCallParser()
     return Answer(
         reply=reply,
-        prompt=prompt,
+        model=model,
+        parts=parts,
         parser=parser,
         stops=request.stop,
         max_thinking_tokens=request.max_thinking_tokens,

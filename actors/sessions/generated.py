@@ -1,7 +1,8 @@
 """What the worker generated for one turn so far, over all its attempts: the stuff a resume is made of.
 
 Kept in the order of generation, as ids where they are known and as text where they are not (an event
-always ends at a character's end, so neither is ever cut inside a character). Handed to a new worker
+always ends at a character's end, so neither is ever cut inside a character), and all of it as text besides, for people
+to read. Handed to a new worker
 behind the prompt, it makes the answer go on where it stopped: design section 3, "resume a turn with
 appended ids".
 """
@@ -19,6 +20,10 @@ ID_TYPE: Final = "i"
 """Four bytes an id instead of the 36 of a list of ints: an answer may have tens of thousands, and is kept."""
 
 
+_BLOCK_CHARS: Final = 4096
+"""Of text, that is appended to by copying."""
+
+
 @attrs.define(slots=True)
 class Generated:
     """Append-only. `tokens` counts exactly while ids are known; a piece without ids counts as one token
@@ -28,9 +33,11 @@ class Generated:
     tokens: int = 0
     exact: bool = True
     _runs: list[array[int] | TextSegment] = attrs.field(factory=list["array[int] | TextSegment"], alias="runs")
+    _spelled: list[str] = attrs.field(factory=list[str], alias="spelled")
 
     def add(self, event: Tokens) -> None:
         """Take one event of the worker."""
+        self._spell(event.text)
         if event.ids is not None:
             self.tokens += len(event.ids)
             self._extend(event.ids)
@@ -46,6 +53,7 @@ class Generated:
                 case IdsSegment():
                     self._extend(segment.ids)
                 case TextSegment():
+                    self._spell(segment.text)
                     self._append_text(segment)
                 case ImageSegment():
                     raise ValueError("a model does not generate images")
@@ -65,6 +73,17 @@ class Generated:
         else:
             self._runs.append(segment)
 
+    def _spell(self, text: str) -> None:
+        if self._spelled and len(self._spelled[-1]) + len(text) <= _BLOCK_CHARS:
+            self._spelled[-1] += text
+        else:
+            self._spelled.append(text)
+
+    @property
+    def text(self) -> str:
+        """All of it, control tokens spelled out."""
+        return "".join(self._spelled)
+
     def segments(self) -> tuple[Segment, ...]:
         """The continuation of the prompt."""
         return tuple(IdsSegment(ids=tuple(run)) if isinstance(run, array) else run for run in self._runs)
@@ -78,4 +97,4 @@ class Generated:
     def copy(self) -> Generated:
         """An independent copy."""
         runs = [run[:] if isinstance(run, array) else run for run in self._runs]
-        return Generated(tokens=self.tokens, exact=self.exact, runs=runs)
+        return Generated(tokens=self.tokens, exact=self.exact, runs=runs, spelled=self._spelled[:])

@@ -15,8 +15,9 @@ from actors.sessions.answer import Answer
 from actors.transcripts.messages import BuildPrompt, CommitTurn, RecordedTurn, RecordTurn, TranscriptMessage
 from muse.api.chat_request import ChatRequest
 from muse.api.metrics import MuseMetrics
+from muse.chat.splice import PromptPart
 from muse.errors import MuseError, Unavailable
-from muse.protocol import Ready, Segment
+from muse.protocol import Ready
 
 log = logging.getLogger("muse.sessions")
 
@@ -41,7 +42,7 @@ class TurnHistory:
         self.is_committed = False
         self._is_recorded = False
 
-    async def prompt(self, model: Ready) -> tuple[Segment, ...]:
+    async def prompt(self, model: Ready) -> tuple[PromptPart, ...]:
         """The prompt as the session's history is now. Raises MuseError."""
         prompt = await self._transcripts.ask(
             BuildPrompt(
@@ -53,7 +54,7 @@ class TurnHistory:
             )
         )
         self._began = prompt.started
-        return prompt.segments
+        return prompt.parts
 
     async def commit(self) -> None:
         """The worker took the prompt: its messages are the session's history now."""
@@ -102,11 +103,13 @@ class TurnHistory:
         if session_id is None or not self.is_committed or self._is_recorded:
             return None
         self._is_recorded = True
+        ids = answer.exact_ids(last_ids)
         turn = RecordedTurn(
             content=answer.text("answer"),
             reasoning=answer.text("reasoning"),
             tool_calls=answer.calls,
-            ids=answer.exact_ids(last_ids),
+            ids=ids,
+            spelled=answer.generated.text if ids is not None else "",
             header=answer.header,
             model_id=self._reply.model_id,
             reply_id=self._reply.id,

@@ -11,6 +11,7 @@ from actors.reply import Reply
 from actors.transcripts.messages import RecordedTurn, SessionView
 from muse.api.chat_request import ChatRequest
 from muse.api.message import Message
+from muse.chat.seen_prompt import SeenPrompt
 
 
 @attrs.frozen(kw_only=True)
@@ -36,6 +37,14 @@ class CancelTurn(Question[bool]):
 class FindReply(Question[Reply]):
     """Front -> manager: a reply to read from, running or finished a short while ago. Fails with 404 when it
     is unknown or forgotten."""
+
+    reply_id: str
+
+
+@attrs.frozen(kw_only=True)
+class ShowPrompt(Question[SeenPrompt]):
+    """Front -> manager: the prompt of a reply. Fails with 404 when the reply is unknown or forgotten, and when it has
+    none (yet)."""
 
     reply_id: str
 
@@ -100,5 +109,13 @@ class EndSession(Question[None]):
 
 
 SessionMessage = (
-    StartTurn | CancelTurn | FindReply | AnswerNow | DescribeSession | DescribeSessions | SetHistory | EndSession
+    StartTurn
+    | CancelTurn
+    | FindReply
+    | ShowPrompt
+    | AnswerNow
+    | DescribeSession
+    | DescribeSessions
+    | SetHistory
+    | EndSession
 )

@@ -82,6 +82,7 @@ def _size(turn: Turn) -> int:
     size = turn.reply.end
     if turn.answer is None:
         return size + sum(len(message.content) for message in turn.request.messages)
+    size += sum(len(part.spelled) for part in turn.answer.parts) + len(turn.answer.generated.text)
     for segment in turn.answer.prompt + turn.answer.generated.segments():
         match segment:
             case TextSegment():

@@ -7,7 +7,7 @@ import attrs
 from actors.reply import Sign
 from actors.sessions.answer import Answer
 from muse import protocol
-from muse.api.metrics import AnswerEnd, MuseMetrics
+from muse.api.metrics import AnswerEnd, ContextShares, MuseMetrics
 
 
 @attrs.define(slots=True, kw_only=True)
@@ -45,6 +45,16 @@ def decoding(answer: Answer, times: TurnTimes) -> Sign:
     return Sign(phase="decode", thinking_tokens=thought, thinking_ms=round(times.all_thought_s * 1000, 3))
 
 
+def prompt_sign(event: protocol.Progress, reused: int) -> Sign:
+    """The sign of life while the prompt is read, of which the model held `reused` tokens."""
+    return Sign(
+        phase=event.phase,
+        processed=event.processed,
+        total=event.total,
+        reused=reused if event.phase == "prefill" else None,
+    )
+
+
 def _ms(start: float, end: float | None) -> float | None:
     return None if end is None else round((end - start) * 1000, 3)
 
@@ -65,6 +75,7 @@ def metrics_of(
     answer: Answer | None,
     draft: protocol.Draft | None,
     generated_tokens: int,
+    context: ContextShares | None,
     max_tokens: int | None,
     attempts: int,
     resumes: int,
@@ -112,5 +123,6 @@ def metrics_of(
         tool_warning=answer.tool_warning if answer is not None else None,
         tool_repairs=answer.tool_repairs if answer is not None else 0,
         cancelled=finish_reason == "cancelled",
+        context=context,
         finish_reason=finish_reason,
     )

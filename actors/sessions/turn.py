@@ -26,7 +26,7 @@ from actors.sessions.answer import Answer, begin_answer
 from actors.sessions.history import TurnHistory, begun_by
 from actors.sessions.readiness import check_abilities, check_room, wait_model
 from actors.sessions.resume_policy import ResumePolicy
-from actors.sessions.timing import TurnTimes, added_up, decoding, metrics_of
+from actors.sessions.timing import TurnTimes, added_up, decoding, metrics_of, prompt_sign
 from actors.state_board import StateBoard
 from actors.supervisor.faults import fault_of
 from actors.supervisor.messages import (
@@ -41,6 +41,7 @@ from muse.api.chat_request import ChatRequest
 from muse.api.metrics import AnswerEnd
 from muse.chat.forced_call import form_of
 from muse.chat.pictures import path_of_picture
+from muse.chat.seen_prompt import SeenPrompt
 from muse.errors import MuseError
 
 log = logging.getLogger("muse.sessions")
@@ -93,6 +94,7 @@ class Turn:
         self._draft: protocol.Draft | None = None
         self._last_ids: tuple[int, ...] | None = None
         self._was_accepted = False
+        self._reused = 0
         self._fault: MuseError | None = None
 
     # ------------------------------------------------------------ the manager's side
@@ -120,6 +122,20 @@ class Turn:
         self._close_wanted = True
         self._news.notify()
         return True
+
+    def seen_prompt(self) -> SeenPrompt | None:
+        """The prompt as its first worker took it, or will; None: there is none yet."""
+        answer, request = self.answer, self.request
+        if answer is None:
+            return None
+        return SeenPrompt(
+            parts=answer.parts,
+            messages=request.messages,
+            has_tools=bool(request.tool_use.tools),
+            begun=answer.begun,
+            model=answer.model,
+            accepted=self._accepted,
+        )
 
     async def run(self) -> None:
         """Bring the request to its outcome. Cancelled from outside (shutdown): the manager ends the reply."""
@@ -277,11 +293,12 @@ class Turn:
             case protocol.Accepted():
                 self._accepted = self._accepted or event
                 self._was_accepted = True  # by the present worker
+                self._reused = event.reused_prompt_tokens
                 model = self._board.value.model
                 self.reply.accept(model.model_id if model is not None else "")
                 self._news.notify()
             case protocol.Progress():
-                self.reply.show(Sign(phase=event.phase, processed=event.processed, total=event.total))
+                self.reply.show(prompt_sign(event, self._reused))
             case protocol.Tokens():
                 self._on_tokens(event)
             case protocol.Done():
@@ -342,6 +359,7 @@ class Turn:
             draft=self._draft,
             generated_tokens=self._generated_tokens(),
             answer=answer,
+            context=seen.shares() if (seen := self.seen_prompt()) is not None else None,
             max_tokens=self.request.max_tokens,
             attempts=self._attempts,
             resumes=self._policy.resumes,

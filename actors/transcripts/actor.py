@@ -32,10 +32,10 @@ from actors.transcripts.messages import (
     session_busy,
 )
 from actors.transcripts.sessions import Histories
-from muse.chat.splice import KnownAnswer
+from muse.chat.splice import KnownAnswer, PromptPart
 from muse.chat.template import ChatTemplate
 from muse.errors import ClientFault, InternalFault, MuseError
-from muse.protocol import IdsSegment, Ready, Segment
+from muse.protocol import Ready
 
 log = logging.getLogger("muse.transcripts")
 
@@ -56,16 +56,14 @@ def _template_of(model: Ready) -> ChatTemplate:
     )
 
 
-def _segments(message: BuildPrompt, now: datetime, known: Mapping[int, KnownAnswer]) -> tuple[Segment, ...]:
+def _parts(message: BuildPrompt, now: datetime, known: Mapping[int, KnownAnswer]) -> tuple[PromptPart, ...]:
     """Render a prompt; to be called in a thread. Raises MuseError."""
     template = _template_of(message.model)
     if any(said.images for said in message.messages) and not message.model.supports.ids_with_images:
         # Ids will be spelled out, and all of the prompt read as one text.
         template.check_spellings(message.messages)
         known = {index: answer for index, answer in known.items() if template.spelled_in(answer.reasoning) is None}
-    return template.render_segments(
-        message.messages, now=now, options=message.options, tools=message.tools, known=known
-    )
+    return template.render_parts(message.messages, now, message.options, message.tools, known)
 
 
 class TranscriptStore:
@@ -133,7 +131,7 @@ class TranscriptStore:
         now = self._histories.started(session_id) or datetime.now().astimezone()
         known = self._histories.known_answers(session_id, messages, model.model_id)
         try:
-            segments = await trio.to_thread.run_sync(_segments, message, now, known, limiter=self._threads)
+            parts = await trio.to_thread.run_sync(_parts, message, now, known, limiter=self._threads)
         except MuseError as fault:
             message.port.fail(fault)
         except Exception:
@@ -141,5 +139,4 @@ class TranscriptStore:
             log.exception("prompt-not-built")
             message.port.fail(InternalFault("internal_error", "The prompt could not be built."))
         else:
-            exact = sum(isinstance(segment, IdsSegment) for segment in segments)
-            message.port.answer(Prompt(segments=segments, started=now, exact_turns=exact))
+            message.port.answer(Prompt(parts=parts, started=now))

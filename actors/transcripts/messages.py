@@ -11,18 +11,17 @@ from muse.api.message import Message
 from muse.api.metrics import MuseMetrics
 from muse.api.template_options import NO_OPTIONS, TemplateOptions
 from muse.api.tools import Tool, ToolCall
+from muse.chat.splice import PromptPart
 from muse.errors import ClientFault, MuseError
-from muse.protocol import Ready, Segment
+from muse.protocol import Ready
 
 
 @attrs.frozen(kw_only=True)
 class Prompt:
-    """started: the date the template saw; it becomes the session's when the turn is committed.
-    exact_turns: answers in it that stand as the ids they were generated as."""
+    """started: the date the template saw; it becomes the session's when the turn is committed."""
 
-    segments: tuple[Segment, ...]
+    parts: tuple[PromptPart, ...]
     started: datetime
-    exact_turns: int
 
 
 @attrs.frozen(kw_only=True)
@@ -54,13 +53,15 @@ class CommitTurn:
 @attrs.frozen(kw_only=True)
 class RecordedTurn:
     """One answer as it was given. content, reasoning, tool_calls: what was sent. ids: exactly what was generated, None
-    when any is unknown or the text does not show all of it. header: the end of its prompt
-    (muse/chat/splice.py). model_id: whose ids they are. fault: why it ended, if it was not given to its end."""
+    when any is unknown or the text does not show all of it. spelled: what the ids spell, control tokens included.
+    header: the end of its prompt (muse/chat/splice.py). model_id: whose ids they are. fault: why it ended, if it was
+    not given to its end."""
 
     content: str
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     ids: tuple[int, ...] | None = None
+    spelled: str = ""
     header: str = ""
     model_id: str = ""
     reply_id: str = ""

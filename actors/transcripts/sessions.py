@@ -75,7 +75,9 @@ class Histories:
             if not _is_same(turn, messages[index]):
                 break
             if turn.ids is not None and turn.model_id == model_id:
-                known[index] = KnownAnswer(ids=turn.ids, header=turn.header, reasoning=turn.reasoning)
+                known[index] = KnownAnswer(
+                    ids=turn.ids, header=turn.header, reasoning=turn.reasoning, spelled=turn.spelled
+                )
         return known
 
     def commit(self, message: CommitTurn) -> None:
@@ -160,7 +162,11 @@ class Histories:
         texts = sum(len(message.content) + _chars(message.tool_calls) for message in session.messages)
         given = [*session.turns, session.begun] if session.begun is not None else session.turns
         turns = sum(
-            len(turn.content) + len(turn.reasoning) + _chars(turn.tool_calls) + _ID_CHARS * len(turn.ids or ())
+            len(turn.content)
+            + len(turn.reasoning)
+            + len(turn.spelled)
+            + _chars(turn.tool_calls)
+            + _ID_CHARS * len(turn.ids or ())
             for turn in given
         )
         session.chars = texts + turns

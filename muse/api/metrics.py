@@ -28,6 +28,29 @@ _NEW_BUT_SHARED: Final = (
 
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
+class ContextShares:
+    """What the tokens of a prompt were spent on; in all they are prompt_tokens. length: the model's context.
+
+    system: the system message and what the template says before the first message. tools: their definitions and
+    results. question: the user's last message. begun: what the answer goes on from. history: all else. The template's
+    own text counts with what it stands before.
+    """
+
+    length: int
+    system: int
+    history: int
+    images: int
+    tools: int
+    question: int
+    begun: int
+
+
+def reset_explanation(reason: ResetReason, reused: int) -> str:
+    """What the model had to read of a prompt and why, in one sentence."""
+    return _NEW_BUT_SHARED if reason == "new" and reused else _RESET_SENTENCES[reason]
+
+
+@attrs.define(frozen=True, slots=True, kw_only=True)
 class MuseMetrics:
     """Counts in tokens, times in milliseconds, rates in tokens per second. null: not applicable or unknown.
 
@@ -40,8 +63,10 @@ class MuseMetrics:
     model tried to make. tool_repairs: how often it was told so and tried again. max_tokens_cut_to: the
     room that the prompt left, where max_tokens asked for more. resumed: how often the answer was continued after
     the model process died. draft_proposed, draft_accepted: tokens that the draft guessed and that the model took, over
-    all parts of the answer but those in which the process died: of these nothing is known. finish_reason also says
-    `cancelled`, which OpenAI's field has no word for.
+    all parts of the answer but those in which the process died: of these nothing is known. context: what fills the
+    model's context now, with `thinking` and `answer`; all but `length` together are prompt_tokens and
+    completion_tokens. null: the worker does not tell. finish_reason also says `cancelled`, which OpenAI's field has no
+    word for.
     """
 
     prompt_tokens: int
@@ -71,6 +96,7 @@ class MuseMetrics:
     tool_warning: str | None = None
     tool_repairs: int = 0
     cancelled: bool = False
+    context: ContextShares | None = None
     finish_reason: AnswerEnd
 
     @property
@@ -78,14 +104,15 @@ class MuseMetrics:
         """What the model had to read for this answer and why, in one sentence; None while that is unknown."""
         if self.session_reset_reason is None:
             return None
-        if self.session_reset_reason == "new" and self.reused_prompt_tokens:
-            return _NEW_BUT_SHARED
-        return _RESET_SENTENCES[self.session_reset_reason]
+        return reset_explanation(self.session_reset_reason, self.reused_prompt_tokens)
 
-    def to_dict(self) -> dict[str, JsonScalar]:
+    def to_dict(self) -> dict[str, JsonScalar | dict[str, int]]:
         """The JSON object, keys in the order above; times and rates rounded to what can be measured."""
-        shown: dict[str, JsonScalar] = {}
+        shown: dict[str, JsonScalar | dict[str, int]] = {}
+        thinking = self.thinking_tokens or 0
         for key, value in attrs.asdict(self).items():
+            if self.context is not None and key == "context":
+                value |= {"thinking": thinking, "answer": self.completion_tokens - thinking}
             shown[key] = round(value, 3) if isinstance(value, float) else value
             if key == "session_reset_reason":
                 shown["session_reset_explanation"] = self.session_reset_explanation

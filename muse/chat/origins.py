@@ -34,6 +34,11 @@ def said_by(message: int) -> frozenset[int]:
     return frozenset((content_of(message), calls_of(message), words_of(message)))
 
 
+def message_of(origin: int) -> int | None:
+    """Index of the message that a piece comes from; None: from none, or it cannot be told."""
+    return origin // _KINDS if origin >= 0 else None
+
+
 def is_scaffold(origin: int) -> bool:
     """Whether control tokens in such a piece are meant."""
     return origin == SCAFFOLD or (origin >= 0 and origin % _KINDS == _KINDS - 1)

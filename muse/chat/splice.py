@@ -13,6 +13,7 @@ and only slower.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -46,20 +47,36 @@ def pieces_of(rendered: MarkedText) -> Iterator[Piece]:
 @attrs.frozen(kw_only=True)
 class KnownAnswer:
     """ids: exactly what was generated, without the token that ends the turn. header: the template's own text
-    that the prompt of that turn ended with. reasoning: what no message shows of it."""
+    that the prompt of that turn ended with. reasoning: what no message shows of it. spelled: what the ids spell,
+    control tokens included."""
 
     ids: tuple[int, ...]
     header: str
     reasoning: str = ""
+    spelled: str = ""
 
 
-def to_segments(
+@attrs.frozen(kw_only=True)
+class PromptPart:
+    """A segment of a prompt. origin: whose most of its characters are (origins.py). spelled: what its ids spell."""
+
+    segment: Segment
+    origin: int = SCAFFOLD
+    spelled: str = ""
+
+
+def segments_of(parts: Iterable[PromptPart]) -> tuple[Segment, ...]:
+    """The prompt as the worker takes it."""
+    return tuple(part.segment for part in parts)
+
+
+def to_parts(
     pieces: Sequence[Piece], known: Mapping[int, KnownAnswer], special_tokens: Iterable[str]
-) -> tuple[Segment, ...]:
+) -> tuple[PromptPart, ...]:
     """Join the pieces: neighbours of one kind (scaffold or not) become one segment, and what a message says whose
     index is in `known` becomes its ids, where their place can be told."""
     texts = [piece.text for piece in pieces]
-    ids: dict[int, tuple[int, ...]] = {}
+    answers: dict[int, KnownAnswer] = {}
     spellings = tuple(spelling for spelling in special_tokens if spelling not in _INSIDE)
     for message, answer in known.items():
         place = _place(pieces, message, spellings)
@@ -72,10 +89,10 @@ def to_segments(
             continue
         texts[first - 1] = answer.header
         texts[first:behind] = [""] * (behind - first)
-        ids[first] = answer.ids
+        answers[first] = answer
         if behind < len(texts):
             texts[behind] = after[end:]
-    return tuple(_joined(pieces, texts, ids))
+    return tuple(_joined(pieces, texts, answers))
 
 
 def _place(pieces: Sequence[Piece], message: int, spellings: tuple[str, ...]) -> tuple[int, int] | None:
@@ -114,23 +131,32 @@ def _is_same_place(before: str, header: str, end: str) -> bool:
     return end not in lacking if end else not lacking.strip(" ")
 
 
-def _joined(pieces: Sequence[Piece], texts: Sequence[str], ids: Mapping[int, tuple[int, ...]]) -> Iterable[Segment]:
-    gathered: list[str] = []
+def _joined(pieces: Sequence[Piece], texts: Sequence[str], answers: Mapping[int, KnownAnswer]) -> Iterable[PromptPart]:
+    gathered: list[tuple[str, int]] = []
     special = False
     for index, piece in enumerate(pieces):
-        is_ids = index in ids
-        if not is_ids and not texts[index]:
+        answer = answers.get(index)
+        if answer is None and not texts[index]:
             continue
-        if gathered and (is_ids or piece.image is not None or special != is_scaffold(piece.origin)):
-            yield TextSegment(text="".join(gathered), special=special)
+        if gathered and (answer is not None or piece.image is not None or special != is_scaffold(piece.origin)):
+            yield _text_part(gathered, special)
             gathered = []
-        if is_ids:
-            yield IdsSegment(ids=ids[index])
+        if answer is not None:
+            yield PromptPart(segment=IdsSegment(ids=answer.ids), origin=piece.origin, spelled=answer.spelled)
             continue
         if piece.image is not None:
-            yield piece.image
+            yield PromptPart(segment=piece.image)
             continue
         special = is_scaffold(piece.origin)
-        gathered.append(texts[index])
+        gathered.append((texts[index], piece.origin))
     if gathered:
-        yield TextSegment(text="".join(gathered), special=special)
+        yield _text_part(gathered, special)
+
+
+def _text_part(gathered: Sequence[tuple[str, int]], special: bool) -> PromptPart:
+    lengths = Counter[int]()
+    for text, origin in gathered:
+        lengths[origin] += len(text)
+    ((most, _),) = lengths.most_common(1)
+    segment = TextSegment(text="".join(text for text, _ in gathered), special=special)
+    return PromptPart(segment=segment, origin=SCAFFOLD if special else most)

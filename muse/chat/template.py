@@ -39,7 +39,7 @@ from muse.chat.marked_text import (
     scaffold,
 )
 from muse.chat.pictures import MARKER, no_place_for, pictures_in, place_pictures, spelled_token
-from muse.chat.splice import KnownAnswer, pieces_of, to_segments
+from muse.chat.splice import KnownAnswer, PromptPart, pieces_of, segments_of, to_parts
 from muse.chat.template_checks import (
     check_calls,
     check_effort,
@@ -160,6 +160,19 @@ class ChatTemplate:
         known: Mapping[int, KnownAnswer] | None = None,
         add_generation_prompt: bool = True,
     ) -> tuple[Segment, ...]:
+        """The segments of `render_parts` alone."""
+        parts = self.render_parts(messages, now, options or NO_OPTIONS, tools, known or {}, add_generation_prompt)
+        return segments_of(parts)
+
+    def render_parts(
+        self,
+        messages: Sequence[Message],
+        now: datetime,
+        options: TemplateOptions,
+        tools: Sequence[Tool],
+        known: Mapping[int, KnownAnswer],
+        add_generation_prompt: bool = True,
+    ) -> tuple[PromptPart, ...]:
         """Render a conversation. now: the date that the template may write into the prompt; keep it for a
         whole session, or every cached prefix breaks at midnight. options: the template's own settings. known: by
         message index, answers whose ids are to stand for their text.
@@ -168,7 +181,7 @@ class ChatTemplate:
         (it takes too long for it, or makes too much of it), `message_dropped` or `unsupported_parameter` (it leaves a
         message, a name, an option, the wanted effort or the tools out), and EnvironmentFault `template_unsupported`.
         """
-        extra = self._extra_variables(options or NO_OPTIONS)
+        extra = self._extra_variables(options)
         self._check_tools(messages, tools)
         with_pictures = next((index for index, _ in pictures_in(messages)), None)
         if with_pictures is not None and (not self._knows_pictures or self._writes_tools(messages, tools)):
@@ -202,7 +215,7 @@ class ChatTemplate:
                 for index, message in enumerate(messages)
             ]
             refuse_missing(messages, missing_messages(plain, pieces_of(render(plain))))
-        return to_segments(pieces, known or {}, self._special_tokens)
+        return to_parts(pieces, known, self._special_tokens)
 
     def check_spellings(self, messages: Sequence[Message]) -> None:
         """For engines that read control tokens from any text: raises ClientFault `control_token` for the first content

@@ -29,8 +29,9 @@ from actors.transcripts.messages import ForgetSession, ListSessions, SessionView
 from muse.api.images import Picture
 from muse.api.message import Message
 from muse.chat.channels import parser_for
+from muse.chat.splice import segments_of
 from muse.errors import ClientFault, MuseError, WorkerFault
-from muse.protocol import Ready, TextSegment, Tokens
+from muse.protocol import IdsSegment, Ready, TextSegment, Tokens
 from muse.worker.residency import common_prefix, reset_reason
 from tests.actors.conversation_model import (
     MAX_CHARS,
@@ -117,10 +118,16 @@ class Conversations(RuleBasedStateMachine):
         request = request_of(session_id, messages)
         reply = Reply(f"r{self.number}", session_id)
         history = TurnHistory(request=request, reply=reply, transcripts=self.address, earlier=None)
-        segments, _ = self.visit(lambda: history.prompt(self.model))
+        parts, _ = self.visit(lambda: history.prompt(self.model))
+        segments = segments_of(parts)
+        for part in parts:
+            # What people are shown of ids is what they spell.
+            if isinstance(part.segment, IdsSegment):
+                assert part.spelled == self.vocabulary.spelled(part.segment.ids)
         answer = Answer(
             reply=reply,
-            prompt=segments,
+            model=self.model,
+            parts=parts,
             parser=parser_for(self.model.chat_template, segments),
             stops=request.stop,
             max_thinking_tokens=None,
@@ -190,7 +197,7 @@ class Conversations(RuleBasedStateMachine):
         self.open.pop(session_id)
         self.clients[session_id] = [*turn.messages, said("assistant", content)]
         self.resident[session_id] = turn.prompt + self.vocabulary.encode(turn.answer.generated.segments())
-        cost = len(turn.answer.text("reasoning")) + (4 * len(tokens) if exact else 0)
+        cost = len(turn.answer.text("reasoning")) + (4 * len(tokens) + len(turn.raw) if exact else 0)
         self.histories.record(
             session_id,
             Given(
@@ -257,9 +264,9 @@ class Conversations(RuleBasedStateMachine):
         """Tokens of what stands before the answer to these messages, as it stands in a history."""
         request, reply = request_of(session_id, messages), Reply("lead", session_id)
         history = TurnHistory(request=request, reply=reply, transcripts=self.address, earlier=None)
-        segments, _ = self.visit(lambda: history.prompt(self.model))
+        parts, _ = self.visit(lambda: history.prompt(self.model))
         opened = TextSegment(text=OPENED[self.model.model_id.split(maxsplit=1)[0]], special=True)
-        return len(self.vocabulary.encode(segments)) - len(self.vocabulary.encode([opened]))
+        return len(self.vocabulary.encode(segments_of(parts))) - len(self.vocabulary.encode([opened]))
 
     @rule(session_id=session_ids, pieces=words, how=st.sampled_from(["append", "edit answer"]), pick=st.integers(0, 20))
     def converse(self, session_id: str, pieces: list[str], how: str, pick: int) -> None:

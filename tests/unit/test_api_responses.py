@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from typing import get_args
 
+import attrs
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.types import CompletionUsage, Model
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from muse.api.metrics import MuseMetrics
+from muse.api.metrics import ContextShares, MuseMetrics
 from muse.api.responses import ChunkEncoder, completion_body, model_body, models_body, new_reply_id
 from muse.protocol import FinishReason, ResetReason
 
@@ -32,7 +33,8 @@ CONTRACT_KEYS = (
     *("queue_ms", "time_to_first_token_ms", "total_ms", "thinking_tokens", "thinking_ms", "thinking_unfinished"),
     *("earlier_tokens", "earlier_thinking_tokens", "earlier_thinking_ms"),
     *("max_tokens_cut_to", "vision_encoder_ms", "images_scaled"),
-    *("draft_proposed", "draft_accepted", "resumed", "tool_warning", "tool_repairs", "cancelled", "finish_reason"),
+    *("draft_proposed", "draft_accepted", "resumed", "tool_warning", "tool_repairs", "cancelled"),
+    *("context", "finish_reason"),
 )
 
 
@@ -83,6 +85,15 @@ def test_metrics_chunk_has_every_key_of_the_contract() -> None:
     assert metrics["prefill_ms"] == 1.235
     assert metrics["queue_ms"] is None
     assert metrics["cancelled"] is False
+
+
+def test_all_shares_of_the_context_are_the_tokens_of_prompt_and_answer() -> None:
+    """What was thought is no part of the answer."""
+    shares = ContextShares(length=100, system=1, history=2, images=3, tools=0, question=4, begun=0)
+    told = attrs.evolve(METRICS, thinking_tokens=2, context=shares).to_dict()["context"]
+    assert isinstance(told, dict)
+    assert (told["thinking"], told["answer"]) == (2, 3)
+    assert sum(told.values()) - told["length"] == METRICS.prompt_tokens + METRICS.completion_tokens
 
 
 def test_plain_body_validates() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from muse.api.message import Message
 from muse.chat.marked_text import DATA, SCAFFOLD, UNKNOWN
 from muse.chat.origins import content_of, name_of
-from muse.chat.splice import KnownAnswer, Piece, to_segments
+from muse.chat.splice import KnownAnswer, Piece, segments_of, to_parts
 from muse.chat.template import ChatTemplate
 from muse.errors import MuseError
 from muse.protocol import IdsSegment, Segment, TextSegment
@@ -213,7 +213,7 @@ def test_any_pieces_keep_their_kinds(run: list[Piece], wanted: dict[int, tuple[s
     """Straight at the function: texts of clients stay whole and plain unless ids stand for them, ids come right
     behind their header, and what is not placed is as without."""
     known = {at: KnownAnswer(ids=(at,) if has_ids else (), header=header) for at, (header, has_ids) in wanted.items()}
-    segments = to_segments(run, known, SPECIAL)
+    segments = segments_of(to_parts(run, known, SPECIAL))
     places = placed(segments)
     plain = [char for char, special in marks(segments) if not special]
     replaced = [SCAFFOLD, *map(content_of, places)]
@@ -223,6 +223,6 @@ def test_any_pieces_keep_their_kinds(run: list[Piece], wanted: dict[int, tuple[s
         assert isinstance(before, TextSegment)
         assert before.special
         assert before.text == known[index].header
-    assert to_segments(run, {at: known[at] for at in places}, SPECIAL) == segments
+    assert segments_of(to_parts(run, {at: known[at] for at in places}, SPECIAL)) == segments
     if not places:
         assert marks(segments) == [(char, p.origin == SCAFFOLD) for p in run for char in p.text]

@@ -8,6 +8,7 @@ import { returnToComposer } from "./composer.js";
 import { CopyButton } from "./copy_button.js";
 import { Editor, useReturningFocus } from "./editor.js";
 import { LiveText } from "./live_text.js";
+import { PromptButton } from "./prompt_panel.js";
 import { Receipt, ReceiptDetails } from "./receipt.js";
 import { Thinking } from "./thinking.js";
 import { TurnButton } from "./turn_button.js";
@@ -64,6 +65,7 @@ function Ending({ answer, isLast, editButton }) {
           />`
         : null}
       ${hasRetry ? null : html`<${TurnButton} icon="again" name="Regenerate" onClick=${answerAgain} />`}
+      <${PromptButton} answer=${answer} />
       <${Receipt} metrics=${answer.metrics.value} isOpen=${isOpen} />
     </div>
     ${isOpen.value ? html`<${ReceiptDetails} metrics=${answer.metrics.value} />` : null}

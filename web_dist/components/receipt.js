@@ -1,6 +1,7 @@
 // What an answer cost: speed and time to the first token in one line, the rest on request.
 import { html } from "../html.js";
 import { percent } from "../state/server.js";
+import { ContextDetails } from "./context_bar.js";
 import { count, duration, rate, tokens } from "./figures.js";
 import { Icon } from "./icons.js";
 
@@ -25,9 +26,10 @@ export function Receipt({ metrics, isOpen }) {
 }
 
 export function ReceiptDetails({ metrics }) {
-  return html`<dl class="receipt-details">
-    ${receiptRows(metrics).map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}
-  </dl>`;
+  return html`<div class="receipt-details">
+    <dl>${receiptRows(metrics).map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}</dl>
+    <${ContextDetails} metrics=${metrics} />
+  </div>`;
 }
 
 /** What there is to say of an answer's cost, as pairs of a name and words. */
@@ -38,8 +40,12 @@ export function receiptRows(metrics) {
     return `${tokens(number)}${time}${isKnown(perSecond) && perSecond > 0 ? ` (${rate(perSecond)} tokens/s)` : ""}`;
   };
   if (isKnown(metrics.prompt_tokens)) made.push(["Conversation", promptWords(metrics)]);
-  if (metrics.session_reset_explanation) made.push(["Memory", metrics.session_reset_explanation]);
+  // A reason without words is a new one: said as it is.
+  const memory = metrics.session_reset_explanation ?? metrics.session_reset_reason;
+  if (memory) made.push(["Memory", memory]);
   if (isKnown(metrics.queue_ms) && metrics.queue_ms >= 1) made.push(["In line", duration(metrics.queue_ms)]);
+  const pictures = pictureWords(metrics);
+  if (pictures !== null) made.push(["Pictures", pictures]);
   if (isKnown(metrics.prefilled_prompt_tokens)) {
     made.push(["Reading", timed(metrics.prefilled_prompt_tokens, metrics.prefill_ms, metrics.prefill_tokens_per_second)]);
   }
@@ -63,14 +69,27 @@ function eventsOf(metrics) {
   const made = [];
   if (metrics.earlier_tokens > 0) made.push(["Continued", `behind ${tokens(metrics.earlier_tokens)} written before`]);
   if (metrics.resumed > 0) {
-    made.push(["Restart", `continued after the model restarted${metrics.resumed > 1 ? `, ${count(metrics.resumed)} times` : ""}`]);
+    made.push(["Restart", `continued after the model restarted${metrics.resumed > 1 ? `, ${times(metrics.resumed)}` : ""}`]);
   }
   if (isKnown(metrics.max_tokens_cut_to)) {
     made.push(["Length", `at most ${tokens(metrics.max_tokens_cut_to)}: the conversation left no room for more`]);
   }
+  if (metrics.tool_repairs > 0) made.push(["Tool repair", `tried again ${times(metrics.tool_repairs)}`]);
   if (metrics.tool_warning) made.push(["Tool call", metrics.tool_warning]);
+  if (metrics.thinking_unfinished) made.push(["End", "the length ran out while it was thinking"]);
   if (metrics.cancelled) made.push(["End", "stopped before the model was done"]);
   return made;
+}
+
+function times(number) {
+  return number === 1 ? "once" : `${count(number)} times`;
+}
+
+function pictureWords({ vision_encoder_ms: ms, images_scaled: scaled }) {
+  const parts = [];
+  if (isKnown(ms)) parts.push(`looked at in ${duration(ms)}`);
+  if (scaled > 0) parts.push(`${count(scaled)} made smaller, so that the conversation fits`);
+  return parts.length === 0 ? null : parts.join("; ");
 }
 
 function draftWords({ draft_proposed: proposed, draft_accepted: accepted }) {

@@ -2,9 +2,10 @@
 import { html } from "../html.js";
 import { answerNow } from "../state/continuation.js";
 import { isStopping } from "../state/conversation.js";
+import { newPace } from "../state/reading_pace.js";
 import { percent } from "../state/server.js";
 import { returnToComposer } from "./composer.js";
-import { count } from "./figures.js";
+import { readingWords } from "./reading_words.js";
 
 export function Waiting({ answer }) {
   const { words, fraction } = describe(answer);
@@ -42,10 +43,9 @@ function describe(answer) {
     case "queued":
       return plain(progress.position > 0 ? `In line, place ${progress.position}` : "In line");
     case "prefill":
-      return {
-        words: `Reading the conversation, ${count(progress.processed)} of ${count(progress.total)} tokens`,
-        fraction: progress.total > 0 ? progress.processed / progress.total : null,
-      };
+      return readingWords(paceOf(answer).note(progress, performance.now()));
+    case "vision":
+      return plain(progress.total > 1 ? `Looking at picture ${progress.processed + 1} of ${progress.total}` : "Looking at the picture");
     case "restarting":
       return plain("The model is restarting; the answer goes on when it is back");
     case "reconnecting":
@@ -53,6 +53,13 @@ function describe(answer) {
     default:
       return plain(phaseWords(answer, hasBegun));
   }
+}
+
+const paces = new WeakMap();
+
+function paceOf(answer) {
+  if (!paces.has(answer)) paces.set(answer, newPace());
+  return paces.get(answer);
 }
 
 function phaseWords(answer, hasBegun) {

@@ -88,7 +88,7 @@ class ScriptedEngine:
         return ready
 
     def count(self, request: Count) -> Result:
-        size = len(self._encode(request))
+        size = sum(map(len, self._encode(request)))
         return Result(request_id=request.request_id, prompt_tokens=size, room=self._script.context_length - size)
 
     def session(self, command: Open | Reset | Close | Show) -> Result:
@@ -117,16 +117,17 @@ class ScriptedEngine:
         generated = len(run.generated)
         return attrs.evolve(run.end(), draft=Draft(proposed=generated, accepted=generated) if self._has_draft else None)
 
-    def _encode(self, request: Generate | Count) -> list[int]:
-        ids: list[int] = []
+    def _encode(self, request: Generate | Count) -> list[list[int]]:
+        """Ids of each segment."""
+        ids: list[list[int]] = []
         for segment in request.prompt_segments:
             match segment:
                 case TextSegment():
-                    ids += self._tokenizer.encode(segment.text, special=segment.special)
+                    ids.append(self._tokenizer.encode(segment.text, special=segment.special))
                 case IdsSegment():
                     if not all(map(self._tokenizer.is_known, segment.ids)):
                         raise EngineFault("bad_request", "the prompt has token ids this model does not know")
-                    ids += segment.ids
+                    ids.append(list(segment.ids))
                 case ImageSegment():
                     raise EngineFault("unsupported", "the scripted engine sees no images")
         return ids
@@ -172,8 +173,9 @@ class _Run:
         self._finish: FinishReason = "cancelled"
         self._reason: ResetReason = "new"
 
-    def begin(self, prompt: list[int], resident: list[int] | None) -> None:
+    def begin(self, segments: Sequence[list[int]], resident: list[int] | None) -> None:
         """Check that the prompt fits, choose the answer, and say accepted."""
+        prompt = [token for ids in segments for token in ids]
         if len(prompt) >= self._script.context_length:
             raise context_overflow(len(prompt), self._script.context_length)
         self.prompt = prompt
@@ -197,6 +199,7 @@ class _Run:
                 reused_prompt_tokens=self._reused,
                 session_reset_reason=self._reason,
                 room=room,
+                segment_tokens=tuple(map(len, segments)),
             )
         )
 

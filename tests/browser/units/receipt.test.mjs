@@ -49,3 +49,22 @@ test("restarts, a stop, a continuation, a shorter length and a broken call are s
   assert.equal(rowsOf({ max_tokens_cut_to: 7 }).Length, "at most 7 tokens: the conversation left no room for more");
   assert.equal(rowsOf({ tool_warning: "There is no tool 'rain'." })["Tool call"], "There is no tool 'rain'.");
 });
+
+test("the reason of a reset is said in the server's words, one without words as it is", () => {
+  const why = { session_reset_reason: "rewound", session_reset_explanation: "The model kept the common beginning." };
+  assert.equal(rowsOf(why).Memory, "The model kept the common beginning.");
+  assert.equal(rowsOf({ session_reset_reason: "moved_to_disk", session_reset_explanation: null }).Memory, "moved_to_disk");
+  assert.equal(rowsOf({ session_reset_reason: null, session_reset_explanation: null }).Memory, undefined);
+});
+
+test("pictures: how long they took, and how many were made smaller", () => {
+  assert.equal(rowsOf({ vision_encoder_ms: null, images_scaled: 0 }).Pictures, undefined);
+  assert.equal(rowsOf({ vision_encoder_ms: 1234, images_scaled: 0 }).Pictures, "looked at in 1.2 s");
+  assert.equal(rowsOf({ images_scaled: 2 }).Pictures, "2 made smaller, so that the conversation fits");
+});
+
+test("calls that were tried again, and a thought that the length cut", () => {
+  assert.equal(rowsOf({ tool_repairs: 1 })["Tool repair"], "tried again once");
+  assert.equal(rowsOf({ tool_repairs: 2 })["Tool repair"], "tried again 2 times");
+  assert.equal(rowsOf({ thinking_unfinished: true }).End, "the length ran out while it was thinking");
+});

@@ -99,7 +99,7 @@ class LlamaCppEngine:
         control = loaded.ids.vocabulary.control.values()
         grammar = None if request.json_schema is None else grammar_of(request.json_schema, control)
         try:
-            pictured, prompt = self._encode(request.prompt_segments, cancel)
+            pictured, prompt, sizes = self._encode(request.prompt_segments, cancel)
         except EncodingCancelled:
             return CompletionReader(request.request_id, [], loaded.context, None, loaded.ids, emit).done()
         if len(prompt) >= loaded.context:
@@ -108,7 +108,7 @@ class LlamaCppEngine:
         budget = room if request.max_new_tokens is None else min(room, request.max_new_tokens)
         resident = self._slots.resident(request.session_id)
         places = pictured.places if pictured else ()
-        reader = CompletionReader(request.request_id, prompt, room, resident.ids, loaded.ids, emit, places)
+        reader = CompletionReader(request.request_id, prompt, room, resident.ids, loaded.ids, emit, places, sizes)
         if budget <= 0:
             reader.give_nothing()
         native = loaded.pictures.native(pictured, cancel) if loaded.pictures and pictured else prompt
@@ -216,7 +216,7 @@ class LlamaCppEngine:
             raise EngineFault("engine_error", "the engine does not let go of a cancelled request", fatal=True)
 
     def count(self, request: Count) -> Result:
-        _, prompt = self._encode(request.prompt_segments)
+        _, prompt, _ = self._encode(request.prompt_segments)
         size = len(prompt)
         room = self._need_loaded().context - size
         return Result(request_id=request.request_id, prompt_tokens=size, room=room)
@@ -262,16 +262,18 @@ class LlamaCppEngine:
 
     def _encode(
         self, segments: tuple[Segment, ...], cancel: CancelToken | None = None
-    ) -> tuple[PicturePrompt | None, list[int]]:
-        """The prompt as ids, and, if it has pictures, all that belongs to them. Raises EncodingCancelled."""
+    ) -> tuple[PicturePrompt | None, list[int], Sequence[int] | None]:
+        """If the prompt has pictures, all that belongs to them; its ids; and how many of them each segment has, if that
+        is known. Raises EncodingCancelled."""
         loaded = self._need_loaded()
         try:
             if not any(isinstance(segment, ImageSegment) for segment in segments):
-                return None, loaded.encoder.encode(segments, cancel)
+                each = loaded.encoder.encode_each(segments, cancel)
+                return None, loaded.encoder.joined(each), [len(ids) for ids in each]
             if loaded.pictures is None:
                 raise EngineFault("unsupported", "without its image projector this model sees no pictures")
             pictured = loaded.pictures.encode(segments)
-            return pictured, pictured.ids
+            return pictured, pictured.ids, pictured.segment_tokens
         except Refused as fault:
             raise _request_fault(fault, loaded.context) from fault
 

@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from typing import Final
 
 import attrs
@@ -67,9 +68,10 @@ class ScaledPicture:
 @attrs.frozen(kw_only=True)
 class PicturePrompt:
     """ids: what a slot holds when all is evaluated. places: where in them each picture stands. text: with a marker for
-    each picture."""
+    each picture. segment_tokens: of each segment, the tokens that begin in it; None: cannot be told."""
 
     ids: list[int]
+    segment_tokens: tuple[int, ...] | None
     places: tuple[range, ...]
     text: str
     pictures: tuple[ScaledPicture, ...]
@@ -78,6 +80,14 @@ class PicturePrompt:
     def scaled(self) -> int:
         """How many pictures are smaller than the model could see them."""
         return sum(picture.is_smaller for picture in self.pictures)
+
+
+@attrs.frozen(kw_only=True)
+class _Stretch:
+    """What stands between two pictures. lengths: bytes of each segment in the text."""
+
+    text: str
+    lengths: tuple[int, ...]
 
 
 @contextmanager
@@ -121,20 +131,30 @@ class PicturePromptEncoder:
         for number, image in enumerate(images):
             with _blamed_on(number):
                 sizes.append(self._pictures.size(image))
-        texts = list(self._texts(segments))
-        if self._encoder.bos is not None:
+        stretches = list(self._stretches(segments))
+        texts = [stretch.text for stretch in stretches]
+        is_spelled = self._encoder.bos is not None and texts[0].startswith(self._bos_text)
+        if is_spelled:
             # The server puts it before every text itself.
             texts[0] = texts[0].removeprefix(self._bos_text)
-        stretches = self._encoder.encode_own(texts)
+        encoded = self._encoder.encode_own(texts)
         if self._encoder.bos is not None:
-            stretches[0] = [self._encoder.bos, *stretches[0]]
-        scaled = self._fit(sizes, sum(map(len, stretches)))
-        ids, places = list(stretches[0]), list[range]()
-        for picture, stretch in zip(scaled, stretches[1:], strict=True):
+            encoded[0] = [self._encoder.bos, *encoded[0]]
+        scaled = self._fit(sizes, sum(map(len, encoded)))
+        ids, places = list(encoded[0]), list[range]()
+        for picture, stretch in zip(scaled, encoded[1:], strict=True):
             places.append(range(len(ids), len(ids) + picture.tokens))
             ids += [picture.key] * picture.tokens
             ids += stretch
-        return PicturePrompt(ids=ids, places=tuple(places), text=self._marker.join(texts), pictures=tuple(scaled))
+        if self._encoder.bos is not None and not is_spelled:
+            encoded[0] = encoded[0][1:]  # of no segment
+        return PicturePrompt(
+            ids=ids,
+            places=tuple(places),
+            segment_tokens=self._segment_tokens(stretches, encoded, scaled),
+            text=self._marker.join(texts),
+            pictures=tuple(scaled),
+        )
 
     def native(self, prompt: PicturePrompt, cancel: CancelToken) -> dict[str, object]:
         """The prompt as the native server takes it; worthless when the cancel came. Raises EngineFault."""
@@ -146,19 +166,46 @@ class PicturePromptEncoder:
                 files.append(self._pictures.scaled(picture.sized.segment, picture.rows, picture.columns))
         return {"prompt_string": prompt.text, "multimodal_data": files}
 
-    def _texts(self, segments: Iterable[Segment]) -> Iterator[str]:
+    def _stretches(self, segments: Iterable[Segment]) -> Iterator[_Stretch]:
         """What stands before, between and behind the pictures."""
         pieces: list[tuple[str, bool]] = []
+        lengths: list[int] = []
         for segment in segments:
             match segment:
                 case TextSegment():
-                    pieces.append((segment.text, segment.special))
+                    more = [(segment.text, segment.special)]
                 case IdsSegment():
-                    pieces += self._spelled(segment.ids)
+                    more = list(self._spelled(segment.ids))
                 case ImageSegment():
-                    yield self._checked(pieces)
-                    pieces = []
-        yield self._checked(pieces)
+                    yield _Stretch(text=self._checked(pieces), lengths=tuple(lengths))
+                    pieces, lengths = [], []
+                    continue
+            pieces += more
+            lengths.append(sum(len(text.encode("utf-8", "replace")) for text, _ in more))
+        yield _Stretch(text=self._checked(pieces), lengths=tuple(lengths))
+
+    def _segment_tokens(
+        self, stretches: Sequence[_Stretch], encoded: Sequence[Sequence[int]], pictures: Sequence[ScaledPicture]
+    ) -> tuple[int, ...] | None:
+        """Where the segments' seams are is only known in bytes: a token that crosses one counts where it begins."""
+        if not self._vocabulary.is_byte_level:
+            return None
+        counts: list[int] = []
+        for number, (stretch, ids) in enumerate(zip(stretches, encoded, strict=True)):
+            if number:
+                counts.append(pictures[number - 1].tokens)
+            begun = [0] * len(stretch.lengths)
+            ends = list(accumulate(stretch.lengths))
+            position, whole = 0, sum(stretch.lengths)
+            for token in ids:
+                if position >= whole:
+                    return None
+                begun[bisect_right(ends, position)] += 1
+                position += self._vocabulary.length(token)
+            if position != whole:
+                return None
+            counts += begun
+        return tuple(counts)
 
     def _spelled(self, ids: Sequence[int]) -> Iterator[tuple[str, bool]]:
         """Control tokens apart from what is between them."""

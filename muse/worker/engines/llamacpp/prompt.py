@@ -46,18 +46,27 @@ class PromptEncoder:
 
     def encode(self, segments: Sequence[Segment], cancel: CancelToken | None = None) -> list[int]:
         """Ids of a prompt. Raises EngineFault, EncodingCancelled."""
+        return self.joined(self.encode_each(segments, cancel))
+
+    def encode_each(self, segments: Sequence[Segment], cancel: CancelToken | None = None) -> list[Sequence[int]]:
+        """Ids of each segment of a prompt. Raises EngineFault, EncodingCancelled."""
         wanted = {(s.text, s.special) for s in segments if isinstance(s, TextSegment) and s.text}
         texts = self._encode_texts(wanted, cancel)
-        ids: list[int] = []
+        ids: list[Sequence[int]] = []
         for segment in segments:
             match segment:
                 case TextSegment():
-                    ids += texts[segment.text, segment.special] if segment.text else []
+                    ids.append(texts[segment.text, segment.special] if segment.text else ())
                 case IdsSegment():
                     self.check_ids(segment.ids)
-                    ids += segment.ids
+                    ids.append(segment.ids)
                 case ImageSegment():
                     raise ValueError("a prompt with pictures is no list of ids")
+        return ids
+
+    def joined(self, segments: Sequence[Sequence[int]]) -> list[int]:
+        """The prompt that these segments make. Raises EngineFault."""
+        ids = [token for segment in segments for token in segment]
         if self.bos is not None and ids[:1] != [self.bos]:
             ids.insert(0, self.bos)
         if not ids:

@@ -112,9 +112,11 @@ class CompletionReader:
         model: ModelIds,
         emit: Emit,
         pictures: Sequence[range] = (),
+        segment_tokens: Sequence[int] | None = None,
     ) -> None:
         self._request_id = request_id
         self._prompt = prompt
+        self._segment_tokens = segment_tokens
         self._pictures = pictures
         self._total: int = len(prompt)
         self._room = room
@@ -296,6 +298,7 @@ class CompletionReader:
                     reused_prompt_tokens=reused,
                     session_reset_reason=self._reason,
                     room=self._room,
+                    segment_tokens=tuple(self._segment_tokens) if self._segment_tokens and self.is_foretold else None,
                 )
             )
 

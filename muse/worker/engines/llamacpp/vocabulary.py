@@ -29,6 +29,7 @@ class Vocabulary:
         kinds: list[int] = model.metadata.get("tokenizer.ggml.token_type", [])
         template = model.text("tokenizer.chat_template")
         self._texts = texts
+        self._user_defined = frozenset(token for token, kind in enumerate(kinds) if kind == _USER_DEFINED)
         self.size = len(texts)
         self.control = {
             token: text.decode("utf-8", "replace")
@@ -51,6 +52,13 @@ class Vocabulary:
             pieces.append(text[start : match.start() + 1])
             start = match.start() + 1
         return [*pieces, text[start:]]
+
+    def length(self, token: int) -> int:
+        """How many bytes of a text a token of a byte-level vocabulary stands for."""
+        text = self._texts[token]
+        if token in self.control or token in self._user_defined:
+            return len(text)
+        return len(text.decode("utf-8", "replace"))  # a letter for each byte
 
     def spellings(self, text: str) -> Iterator[re.Match[str]]:
         """All places where a text spells a control token, as group 1, from left to right."""

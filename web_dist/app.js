@@ -1,12 +1,16 @@
 // Entry of the page: puts the parts together and starts following the server.
 import { Announcer } from "./components/announcer.js";
+import { RefusedFiles } from "./components/attachment_tray.js";
 import { Banner } from "./components/banner.js";
 import { Composer } from "./components/composer.js";
 import { Header } from "./components/header.js";
 import { Notices } from "./components/notices.js";
+import { PictureViewer } from "./components/pictures.js";
+import { QueueList } from "./components/queue_list.js";
 import { SettingsSheet } from "./components/settings_sheet.js";
 import { Transcript } from "./components/transcript.js";
 import { html } from "./html.js";
+import { followQueue } from "./state/queue.js";
 import { noticeRestarts, restoreChat } from "./state/restore.js";
 import { followServer } from "./state/server.js";
 import { paintBrowserFrame } from "./state/theme.js";
@@ -17,9 +21,10 @@ function App() {
     <${Header} />
     <${Transcript} />
     <footer class="dock">
-      <div class="column"><${Banner} /><${Notices} /><${Composer} /></div>
+      <div class="column"><${Banner} /><${Notices} /><${RefusedFiles} /><${QueueList} /><${Composer} /></div>
     </footer>
     <${SettingsSheet} />
+    <${PictureViewer} />
     <${Announcer} />
   </div>`;
 }
@@ -30,4 +35,5 @@ root.replaceChildren();
 render(html`<${App} />`, root);
 followServer();
 noticeRestarts();
+followQueue();
 paintBrowserFrame();

@@ -51,15 +51,16 @@ function showSession(session, isOurs) {
   const records = waiting?.messages ?? session.messages;
   const isRunning = waiting !== null || session.running !== null;
   const running = isOurs ? (waiting?.reply_id ?? session.running) : null;
-  const system = records.find((record) => record.role === "system");
-  if (system !== undefined) systemMessage.value = system.content;
-  const history = records.filter((record) => record.role !== "system").map(restoredMessage);
+  // Later ones, which only API programs write, stay where they are.
+  const hasSystem = records[0]?.role === "system";
+  if (hasSystem) systemMessage.value = records[0].content;
+  const history = records.slice(hasSystem ? 1 : 0).map(restoredMessage);
   if (!isOurs) {
     // The replies are the other tab's: only there can they go on.
     cutLoose(history);
     if (isRunning && history.at(-1)?.role === "assistant") interrupt(history.at(-1), new ApiError(ELSEWHERE));
   }
-  if (running === null && history.at(-1)?.role === "user") {
+  if (running === null && ["user", "tool"].includes(history.at(-1)?.role)) {
     history.push(missingAnswer(new ApiError("This message has no answer yet.")));
   }
   show(history, running);

@@ -14,6 +14,7 @@ from quart import Blueprint, Response, request
 
 from actors.front.body import read_json
 from actors.front.context import FrontContext
+from actors.front.routes_drafts import MAX_DRAFT_BYTES
 from actors.front.sse import sse_comment, sse_event, sse_response
 from actors.sessions.messages import CancelTurn
 from actors.state_board import ANSWERING
@@ -55,6 +56,7 @@ def state_routes(context: FrontContext) -> Blueprint:
                 "queue": limits.queue,
                 "max_inflight": model.max_inflight_requests if model is not None else None,
                 "body_bytes": limits.body_bytes,
+                "draft_bytes": MAX_DRAFT_BYTES,
                 "pictures": {
                     "max_bytes": MAX_IMAGE_BYTES,
                     "max_total_bytes": MAX_REQUEST_BYTES,

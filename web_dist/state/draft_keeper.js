@@ -165,7 +165,8 @@ function packedFiles() {
   const pack = (list) =>
     list.flatMap((attachment) => {
       const one = packed(attachment);
-      const added = new Blob([JSON.stringify(one)]).size;
+      // The address of a picture is plain ASCII, and so large that writing it out only to measure it would be felt.
+      const added = new Blob([JSON.stringify({ ...one, url: "" })]).size + (one.url?.length ?? 0);
       if (size + added > most) {
         left.push(attachment.name);
         return [];

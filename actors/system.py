@@ -82,6 +82,7 @@ async def run_system(
         board=board,
         sessions=sessions.address,
         supervisor=supervisor.address,
+        transcripts=transcripts.address,
         instance_id=system.instance_id,
         started_at=time.time(),
     )

@@ -1,14 +1,18 @@
 // Entry of the page: puts the parts together and starts following the server.
 import { Announcer } from "./components/announcer.js";
+import { RefusedFiles } from "./components/attachment_tray.js";
 import { Banner } from "./components/banner.js";
 import { Composer } from "./components/composer.js";
 import { ContextMeter } from "./components/context_bar.js";
 import { Header } from "./components/header.js";
 import { Notices } from "./components/notices.js";
 import { PromptPanel } from "./components/prompt_panel.js";
+import { PictureViewer } from "./components/pictures.js";
+import { QueueList } from "./components/queue_list.js";
 import { SettingsSheet } from "./components/settings_sheet.js";
 import { Transcript } from "./components/transcript.js";
 import { html } from "./html.js";
+import { followQueue } from "./state/queue.js";
 import { noticeRestarts, restoreChat } from "./state/restore.js";
 import { followServer } from "./state/server.js";
 import { paintBrowserFrame } from "./state/theme.js";
@@ -19,10 +23,13 @@ function App() {
     <${Header} />
     <${Transcript} />
     <footer class="dock">
-      <div class="column"><${Banner} /><${Notices} /><${Composer} /><${ContextMeter} /></div>
+      <div class="column">
+        <${Banner} /><${Notices} /><${RefusedFiles} /><${QueueList} /><${Composer} /><${ContextMeter} />
+      </div>
     </footer>
     <${SettingsSheet} />
     <${PromptPanel} />
+    <${PictureViewer} />
     <${Announcer} />
   </div>`;
 }
@@ -33,4 +40,5 @@ root.replaceChildren();
 render(html`<${App} />`, root);
 followServer();
 noticeRestarts();
+followQueue();
 paintBrowserFrame();

@@ -14,6 +14,7 @@ from werkzeug.exceptions import HTTPException
 from actors.front.answers import fault_answer
 from actors.front.context import FrontContext
 from actors.front.routes_chat import chat_routes
+from actors.front.routes_drafts import draft_routes
 from actors.front.routes_sessions import session_routes
 from actors.front.routes_state import state_routes
 from muse.errors import ClientFault, InternalFault, MuseError
@@ -70,4 +71,5 @@ def make_app(context: FrontContext) -> QuartTrio:
     app.register_blueprint(state_routes(context))
     app.register_blueprint(chat_routes(context))
     app.register_blueprint(session_routes(context))
+    app.register_blueprint(draft_routes(context))
     return app

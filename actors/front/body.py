@@ -77,11 +77,19 @@ async def read_json(request: BodyHolder) -> JsonValue:
 
 
 async def read_parsed(request: BodyHolder, parse: Callable[[JsonValue], Parsed]) -> Parsed:
-    """The request's body as JSON, made into something else; that may be as much work as decoding, so it is done in
-    the same thread. Raises ClientFault `invalid_json`, and what `parse` raises."""
+    """The request's body as JSON, made into something else. Raises as parse_data."""
+    return await parse_data(await read_data(request), parse)
+
+
+async def read_data(request: BodyHolder) -> bytes:
+    """The request's body as it is; once only."""
     data = await request.get_data(cache=False)
-    if isinstance(data, str):
-        data = data.encode()
+    return data.encode() if isinstance(data, str) else data
+
+
+async def parse_data(data: bytes, parse: Callable[[JsonValue], Parsed]) -> Parsed:
+    """JSON, made into something else; that may be as much work as decoding, so it is done in the same thread. Raises
+    ClientFault `invalid_json`, and what `parse` raises."""
     if len(data) <= THREAD_BYTES:
         return parse(decode_json(data))
     return await trio.to_thread.run_sync(lambda: parse(decode_json(data)))

@@ -10,6 +10,7 @@ from actors.kernel import Address
 from actors.sessions.messages import SessionMessage
 from actors.state_board import StateBoard
 from actors.supervisor.messages import SupervisorMessage
+from actors.transcripts.messages import TranscriptMessage
 from muse import __version__
 from muse.api.chat_request import SamplingDefaults
 from muse.errors import JsonScalar
@@ -24,6 +25,7 @@ class FrontContext:
     board: StateBoard
     sessions: Address[SessionMessage]
     supervisor: Address[SupervisorMessage]
+    transcripts: Address[TranscriptMessage]
     instance_id: str
     started_at: float
     defaults: SamplingDefaults = attrs.field(factory=SamplingDefaults)

@@ -14,14 +14,18 @@ from quart import Blueprint, Response, request
 
 from actors.front.body import read_json
 from actors.front.context import FrontContext
+from actors.front.routes_drafts import MAX_DRAFT_BYTES
 from actors.front.sse import sse_comment, sse_event, sse_response
 from actors.sessions.messages import CancelTurn
 from actors.state_board import ANSWERING
 from actors.supervisor.messages import RestartWorker
 from muse.api.chat_request import parse_session_id
+from muse.api.fields import invalid_value
+from muse.api.images import MAX_IMAGE_BYTES, MAX_IMAGES, MAX_PIXELS, MAX_REQUEST_BYTES, MAX_SIDE
 from muse.api.responses import model_body, models_body
 from muse.errors import ClientFault, Unavailable
 from muse.strict_json import JsonValue
+from muse.worker.picture_size import FRAME, cells_of
 
 EVENTS_PING_S: Final = 15.0
 
@@ -52,9 +56,25 @@ def state_routes(context: FrontContext) -> Blueprint:
                 "queue": limits.queue,
                 "max_inflight": model.max_inflight_requests if model is not None else None,
                 "body_bytes": limits.body_bytes,
+                "draft_bytes": MAX_DRAFT_BYTES,
+                "pictures": {
+                    "max_bytes": MAX_IMAGE_BYTES,
+                    "max_total_bytes": MAX_REQUEST_BYTES,
+                    "max_count": MAX_IMAGES,
+                    "max_side": MAX_SIDE,
+                    "max_pixels": MAX_PIXELS,
+                },
             },
             "defaults": attrs.asdict(context.defaults),
         }
+
+    @routes.get("/api/picture-tokens")
+    async def picture_tokens() -> dict[str, object]:
+        width, height = _side("width"), _side("height")
+        if width * height > MAX_PIXELS:
+            raise invalid_value("height", f"must be such that there are at most {MAX_PIXELS:,} pixels")
+        rows, columns = cells_of(width, height)
+        return {"tokens": rows * columns + FRAME, "rows": rows, "columns": columns}
 
     @routes.get("/api/events")
     async def events() -> Response:
@@ -88,6 +108,14 @@ def state_routes(context: FrontContext) -> Blueprint:
         return {"restarting": True}
 
     return routes
+
+
+def _side(name: str) -> int:
+    """A side of a picture from the query, in pixels of the upright picture."""
+    given = request.args.get(name, "")
+    if not (given.isascii() and given.isdecimal() and len(given) <= 5 and 1 <= int(given) <= MAX_SIDE):
+        raise invalid_value(name, f"must be a whole number from 1 to {MAX_SIDE}")
+    return int(given)
 
 
 def _cancel_target(body: JsonValue) -> dict[str, str]:

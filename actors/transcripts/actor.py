@@ -1,8 +1,8 @@
-"""TranscriptStore: per session, what was said and the exact ids that were generated (sessions.py).
+"""TranscriptStore: per session, what was said and the exact ids that were generated (sessions.py), and what is about to
+be said (drafts.py).
 
-Inbox: BuildPrompt, CommitTurn, RecordTurn, ReplaceHistory, ShowSession, ListSessions, ForgetSession,
-PrepareModel. The
-model's chat template is compiled once for each text of it.
+Inbox: BuildPrompt, CommitTurn, RecordTurn, ReplaceHistory, ShowSession, ListSessions, SaveDraft, ShowDraft,
+ForgetSession, PrepareModel. The model's chat template is compiled once for each text of it.
 
 Rendering is CPU work on text that strangers wrote, so it runs in a thread, in a child task: the inbox
 stays answered meanwhile.
@@ -18,6 +18,7 @@ from typing import Final, assert_never
 
 import trio
 
+from actors.transcripts.drafts import Drafts
 from actors.transcripts.messages import (
     BuildPrompt,
     CommitTurn,
@@ -27,6 +28,8 @@ from actors.transcripts.messages import (
     Prompt,
     RecordTurn,
     ReplaceHistory,
+    SaveDraft,
+    ShowDraft,
     ShowSession,
     TranscriptMessage,
     session_busy,
@@ -72,6 +75,7 @@ class TranscriptStore:
     def __init__(self, *, inbox: trio.MemoryReceiveChannel[TranscriptMessage]) -> None:
         self._inbox = inbox
         self._histories = Histories()
+        self._drafts = Drafts()
         self._threads = trio.CapacityLimiter(RENDER_THREADS)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -94,8 +98,13 @@ class TranscriptStore:
                         self._show(message)
                     case ListSessions():
                         message.port.answer(self._histories.views())
+                    case SaveDraft(session_id=session_id, part=part):
+                        message.port.answer(self._drafts.save(session_id, part, message.version, message.body))
+                    case ShowDraft():
+                        message.port.answer(self._drafts.show(message.session_id, message.part))
                     case ForgetSession():
                         self._histories.forget(message.session_id)
+                        self._drafts.forget(message.session_id)
                         message.port.answer(None)
                     case _:
                         assert_never(message)

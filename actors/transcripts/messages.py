@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Literal
 
 import attrs
 
@@ -118,9 +119,32 @@ class ReplaceHistory(Question[None]):
     messages: tuple[Message, ...]
 
 
+DraftPart = Literal["text", "files"]
+"""Saved apart, since one is small and changes with every word, and the other is large and does not."""
+
+
+@attrs.frozen(kw_only=True)
+class SaveDraft(Question[bool]):
+    """Front -> store: what a client is about to say in a session, which may not have begun. Answers whether it is
+    kept: a newer version is not replaced by an older one. body: JSON, opaque."""
+
+    session_id: str
+    part: DraftPart
+    version: int
+    body: bytes = attrs.field(repr=False)
+
+
+@attrs.frozen(kw_only=True)
+class ShowDraft(Question[bytes | None]):
+    """Front -> store: the body that was saved last, None if there is none."""
+
+    session_id: str
+    part: DraftPart
+
+
 @attrs.frozen(kw_only=True)
 class ForgetSession(Question[None]):
-    """Session manager -> store: drop a session and everything in it. An unknown one is fine."""
+    """Session manager -> store: drop a session, everything in it, and its draft. An unknown one is fine."""
 
     session_id: str
 
@@ -133,7 +157,16 @@ class PrepareModel:
 
 
 TranscriptMessage = (
-    BuildPrompt | CommitTurn | RecordTurn | ReplaceHistory | ShowSession | ListSessions | ForgetSession | PrepareModel
+    BuildPrompt
+    | CommitTurn
+    | RecordTurn
+    | ReplaceHistory
+    | ShowSession
+    | ListSessions
+    | SaveDraft
+    | ShowDraft
+    | ForgetSession
+    | PrepareModel
 )
 
 

@@ -224,7 +224,9 @@ def test_an_edited_answer_holds_at_once_and_can_be_undone(chromium_page: Page, c
         chromium_page.get_by_role("button", name="Save", exact=True).click()
         expect(chromium_page.locator(".prose em")).to_have_text("words")
 
-    with chromium_page.expect_response(lambda response: response.request.method == "PUT"):
+    with chromium_page.expect_response(
+        lambda response: response.request.method == "PUT" and "/v1/sessions/" in response.url
+    ):
         change()
     assert shown(chromium_page) == ["short one", "My own words."]
     expect(chromium_page.locator(".receipt")).to_have_count(0)

@@ -11,6 +11,7 @@ import { LiveText } from "./live_text.js";
 import { PromptButton } from "./prompt_panel.js";
 import { Receipt, ReceiptDetails } from "./receipt.js";
 import { Thinking } from "./thinking.js";
+import { ToolCalls } from "./tool_turns.js";
 import { TurnButton } from "./turn_button.js";
 import { Waiting } from "./waiting.js";
 
@@ -34,6 +35,7 @@ export function Answer({ answer, isLast }) {
     <h2 class="visually-hidden">Answer</h2>
     <${Thinking} answer=${answer} />
     <${LiveText} text=${answer.text} isEnded=${() => isOver(answer)} />
+    <${ToolCalls} calls=${answer.toolCalls.value} />
     ${isEnded
       ? html`<${Ending} answer=${answer} isLast=${isLast} editButton=${editButton} />`
       : html`<${Waiting} answer=${answer} />`}

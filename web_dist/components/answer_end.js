@@ -29,7 +29,7 @@ function endWords(answer) {
       ? "Cut off while it was thinking: the longest length allowed is used up, or the context is full."
       : "Cut off: the answer reached the longest length allowed, or the context is full.";
   }
-  if (answer.hasText.value) return null;
+  if (answer.hasText.value || answer.toolCalls.value.length > 0) return null;
   return isThought ? "The model thought, and ended without an answer." : "The model ended its answer without a word.";
 }
 

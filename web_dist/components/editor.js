@@ -1,16 +1,22 @@
 // A message being edited in its place: Save, Cancel, Escape, Ctrl or Cmd with Enter.
 import { html } from "../html.js";
+import { isReading } from "../state/attachments.js";
+import { isNothing } from "../state/draft.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
+import { AttachButton, pasteInto, useDrop } from "./attach.js";
+import { AttachmentTray } from "./attachment_tray.js";
 import { returnToComposer } from "./composer.js";
 import { whyNotNow } from "./turn_button.js";
 
 /**
  * @param {{draft: import("../vendor/signals.js").Signal<string|null>, label: string, saveWords: string,
- *   warning: string|null, onSave: (text: string) => void}} props `draft` holds the text, and null closes it
+ *   warning: string|null, onSave: (text: string) => void,
+ *   attachments?: import("../vendor/signals.js").Signal<object[]>}} props `draft` holds the text, and null closes it;
+ *   attachments: only where there may be some
  */
-export function Editor({ draft, label, saveWords, warning, onSave }) {
+export function Editor({ draft, label, saveWords, warning, onSave, attachments = null }) {
   const field = useRef(null);
-  const isBlank = draft.value.trim() === "";
+  const isBlank = isNothing(draft.value, attachments?.value ?? []) || isReading();
   const reason = isBlank ? "There is nothing to save" : whyNotNow.value && `${saveWords}: ${whyNotNow.value}`;
 
   useLayoutEffect(() => {
@@ -32,6 +38,10 @@ export function Editor({ draft, label, saveWords, warning, onSave }) {
     else if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) submit(event);
   };
   return html`<form class="editor" onSubmit=${submit}>
+    ${attachments === null ? null : html`<${DropHere} list=${attachments} field=${field} />`}
+    ${attachments === null
+      ? null
+      : html`<${AttachmentTray} list=${attachments} onRemoved=${() => field.current.focus()} />`}
     <textarea
       ref=${field}
       aria-label=${label}
@@ -39,8 +49,10 @@ export function Editor({ draft, label, saveWords, warning, onSave }) {
       value=${draft.value}
       onInput=${(event) => (draft.value = event.target.value)}
       onKeyDown=${onKeyDown}
+      onPaste=${(event) => attachments !== null && pasteInto(attachments, event)}
     ></textarea>
     <div class="edit-actions">
+      ${attachments === null ? null : html`<${AttachButton} list=${attachments} />`}
       ${warning === null ? null : html`<p>${warning}</p>`}
       <div class="edit-buttons">
         <button type="button" class="framed" title="Cancel (Esc)" onClick=${close}>Cancel</button>
@@ -53,6 +65,12 @@ export function Editor({ draft, label, saveWords, warning, onSave }) {
       </div>
     </div>
   </form>`;
+}
+
+/** Files that are dropped onto the text go into this message. */
+function DropHere({ list, field }) {
+  const isOver = useDrop(list, field);
+  return isOver ? html`<p class="drop-words" aria-hidden="true">Drop to add to this message</p>` : null;
 }
 
 /** A ref for the button that opens an editor; it has the focus again when the editor was closed. */

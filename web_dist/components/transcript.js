@@ -7,6 +7,7 @@ import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { Answer } from "./answer.js";
 import { EmptyState } from "./empty_state.js";
 import { Icon } from "./icons.js";
+import { OtherTurn } from "./tool_turns.js";
 import { UserMessage } from "./user_message.js";
 
 // Closer to the end than this counts as being there: about one line of text.
@@ -52,6 +53,7 @@ function turn(message, at, list) {
   if (message.role === "assistant") {
     return html`<${Answer} key=${message.key} answer=${message} isLast=${at === list.length - 1} />`;
   }
+  if (message.role !== "user") return html`<${OtherTurn} key=${message.key} message=${message} history=${list} />`;
   return html`<${UserMessage} key=${message.key} message=${message} isPending=${isPending.value && at === list.length - 2} />`;
 }
 

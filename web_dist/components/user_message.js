@@ -1,9 +1,15 @@
 // One message of the user; it can be edited, which asks again from there.
 import { html } from "../html.js";
-import { editMessage } from "../state/edits.js";
+import { editMessage, openMessage } from "../state/edits.js";
+import { useSignal } from "../vendor/signals.js";
 import { CopyButton } from "./copy_button.js";
 import { Editor, useReturningFocus } from "./editor.js";
+import { Pictures } from "./pictures.js";
 import { TurnButton } from "./turn_button.js";
+
+// More than this is folded: about a screen. Files and pasted logs have thousands of lines.
+const SHOWN_LINES = 24;
+const SHOWN_CHARACTERS = 2400;
 
 /** @param {{message: object, isPending: boolean}} props isPending: an edit that the model has not taken yet */
 export function UserMessage({ message, isPending }) {
@@ -14,24 +20,38 @@ export function UserMessage({ message, isPending }) {
       <h2 class="visually-hidden">Editing your message</h2>
       <${Editor}
         draft=${message.draft}
+        attachments=${message.attachments}
         label="Your message"
         saveWords="Save & send"
         warning="What comes after this message is replaced."
-        onSave=${(text) => editMessage(message, text.trim())}
+        onSave=${() => editMessage(message)}
       />
     </article>`;
   }
   return html`<article class=${isPending ? "turn from-user pending" : "turn from-user"}>
     <h2 class="visually-hidden">You</h2>
-    <div class="bubble" dir="auto">${message.text}</div>
+    <${Pictures} pictures=${message.pictures} />
+    ${message.text === "" ? null : html`<${Words} text=${message.text} />`}
     <div class="turn-actions">
-      <${TurnButton}
-        icon="pencil"
-        name="Edit message"
-        buttonRef=${editButton}
-        onClick=${() => (message.draft.value = message.text)}
-      />
-      <${CopyButton} text=${() => message.text} label="Copy message" />
+      <${TurnButton} icon="pencil" name="Edit message" buttonRef=${editButton} onClick=${() => openMessage(message)} />
+      ${message.text === "" ? null : html`<${CopyButton} text=${() => message.text} label="Copy message" />`}
     </div>
   </article>`;
+}
+
+function Words({ text }) {
+  const isOpen = useSignal(false);
+  if (!isLong(text)) return html`<div class="bubble" dir="auto">${text}</div>`;
+  const words = isOpen.value ? "Show less" : "Show all";
+  return html`<div class=${isOpen.value ? "bubble" : "bubble folded"} dir="auto">${text}</div>
+    <button
+      type="button"
+      class="quiet unfold"
+      aria-expanded=${isOpen.value ? "true" : "false"}
+      onClick=${() => (isOpen.value = !isOpen.value)}
+    >${words}</button>`;
+}
+
+function isLong(text) {
+  return text.length > SHOWN_CHARACTERS || text.split("\n", SHOWN_LINES + 1).length > SHOWN_LINES;
 }

@@ -54,9 +54,9 @@ export async function postJson(path, body) {
   return response.json();
 }
 
-/** PUT JSON; resolves with the JSON of the answer. Throws ApiError. */
-export async function putJson(path, body) {
-  const response = await request(path, { ...postOf(body), method: "PUT" });
+/** PUT JSON; resolves with the JSON of the answer. keepalive: also while the page is left. Throws ApiError. */
+export async function putJson(path, body, { keepalive = false } = {}) {
+  const response = await request(path, { ...postOf(body), method: "PUT", keepalive });
   return response.json();
 }
 

@@ -5,6 +5,7 @@
 //   {kind: "started", id}             the reply's id, once: the model has taken the conversation
 //   {kind: "reasoning", text, position}   a piece of what the model thinks before it answers
 //   {kind: "text", text, position}    a piece of the answer; position behind it as the server counts, or null
+//   {kind: "call", call}              a call of a tool, whole; only where an API program gave the model tools
 //   {kind: "finish", reason}          stop, length, ...
 //   {kind: "metrics", metrics}        the muse_metrics object
 // The sequence ends normally only after `[DONE]`; a stream that breaks off throws, as does an error
@@ -47,9 +48,10 @@ async function* readItems(stream) {
 
 function* updatesOf(chunk, position) {
   const choice = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
-  const { reasoning_content: reasoning, content } = choice?.delta ?? {};
+  const { reasoning_content: reasoning, content, tool_calls: calls } = choice?.delta ?? {};
   if (isText(reasoning)) yield { kind: "reasoning", text: reasoning, position };
   if (isText(content)) yield { kind: "text", text: content, position };
+  for (const { index: _, ...call } of calls ?? []) yield { kind: "call", call };
   if (typeof choice?.finish_reason === "string") yield { kind: "finish", reason: choice.finish_reason };
   if (chunk.muse_metrics) yield { kind: "metrics", metrics: chunk.muse_metrics };
 }

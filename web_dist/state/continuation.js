@@ -20,7 +20,7 @@ export function canContinue(answer) {
 
 /** Whether an ended answer never came to its text. Follows it. */
 export function isUnfinishedThought(answer) {
-  return isOver(answer) && answer.hasReasoning.value && !answer.hasText.value;
+  return isOver(answer) && answer.hasReasoning.value && !answer.hasText.value && answer.toolCalls.value.length === 0;
 }
 
 /** Goes on where the answer ended. @param {{withAnswer?: boolean}} [options] withAnswer: with no more thinking */

@@ -8,7 +8,8 @@
 
 import { ApiError } from "../net/api.js";
 import { askDetached, cancelReply, readReply } from "../net/reply.js";
-import { computed, signal } from "../vendor/signals.js";
+import { batch, computed, signal } from "../vendor/signals.js";
+import { picturesIn, putDraftAway, wordsOf } from "./draft.js";
 import { applyUpdate, asTurn, cutLoose, newAnswer, reopen, userMessage } from "./messages.js";
 import { clearNotices } from "./notices.js";
 import { closeSession, hasStarted, noteStarted, renewSession, sessionId } from "./session.js";
@@ -19,7 +20,7 @@ const STOP_PATIENCE_MS = 1500;
 
 /** @type {import("../vendor/signals.js").Signal<Array<object>>} user and assistant messages, oldest first */
 export const messages = signal([]);
-/** What New chat put away, until the next request: messages, or null. */
+/** What New chat put away, until the next request: {history, bringDraft}, or null. */
 export const putAway = signal(null);
 /** What the conversation was before an answer was edited, until the next request: messages, or null. */
 export const undoable = signal(null);
@@ -37,9 +38,13 @@ export const isPending = computed(() => (running.value?.before.value?.replaced ?
 /** Whether a request can be sent now. */
 export const canAsk = computed(() => !isRunning.value && !isRestoring.value);
 
-/** @param {string} text what the user wrote; must not be blank */
-export function send(text) {
-  if (canAsk.value) ask([...messages.value, userMessage(text)]);
+/**
+ * Says something; text or attachments must be there.
+ * @param {string} text
+ * @param {object[]} attachments see draft.js
+ */
+export function send(text, attachments = []) {
+  if (canAsk.value) ask([...messages.value, userMessage(wordsOf(text, attachments), picturesIn(attachments))]);
 }
 
 /**
@@ -121,7 +126,10 @@ export function stop() {
   }, STOP_PATIENCE_MS);
 }
 
-/** An empty conversation under a new session id. The old one can be brought back until the next request. */
+/**
+ * An empty conversation under a new session id. The old one can be brought back until the next request, with what was
+ * being written for it. Where nothing was said yet there is nothing to leave, and what is being written stays.
+ */
 export function newChat() {
   const run = running.value;
   const left = run?.before.value?.replaced ?? messages.value;
@@ -130,7 +138,7 @@ export function newChat() {
     run.answer.phase.value = "stopped";
     running.value = null;
   }
-  if (left.length > 0) putAway.value = left;
+  if (left.length > 0) putAway.value = { history: left, bringDraft: putDraftAway() };
   if (hasStarted()) {
     closeSession(sessionId());
     renewSession();
@@ -144,8 +152,10 @@ export function newChat() {
 /** Undoes New chat. The server has closed the old session; the next request tells the new one everything. */
 export function bringBack() {
   if (putAway.value === null) return;
-  cutLoose(putAway.value);
-  messages.value = putAway.value;
+  const { history, bringDraft } = putAway.value;
+  cutLoose(history);
+  messages.value = history;
+  bringDraft();
   putAway.value = null;
 }
 
@@ -211,24 +221,27 @@ function notTaken() {
   return new ApiError("It was stopped before the model had taken it.");
 }
 
+/** All at once: whoever sees that nothing runs any more sees how it ended, too. */
 function end(run, phase, fault = null) {
   const { answer } = run;
   const before = run.before.value;
-  running.value = null;
-  answer.progress.value = null;
-  if (before !== null) {
-    before.putBack();
-    before.onRefused(fault ?? notTaken());
-    return;
-  }
-  if (phase !== "stopped") answer.error.value = fault;
-  answer.phase.value = phase;
-  lastEnded.value = answer;
+  batch(() => {
+    running.value = null;
+    answer.progress.value = null;
+    if (before !== null) {
+      before.putBack();
+      before.onRefused(fault ?? notTaken());
+      return;
+    }
+    if (phase !== "stopped") answer.error.value = fault;
+    answer.phase.value = phase;
+    lastEnded.value = answer;
+  });
 }
 
 /** A history as the server is told it, with the system message. */
 export function asSent(history) {
-  const turns = history.map(asTurn).filter((turn) => turn.role === "user" || turn.content !== "");
+  const turns = history.map(asTurn).filter((turn) => turn.role !== "assistant" || turn.content !== "" || turn.tool_calls);
   const system = systemMessage.value.trim() === "" ? [] : [{ role: "system", content: systemMessage.value }];
   return [...system, ...turns];
 }

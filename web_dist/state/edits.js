@@ -5,17 +5,26 @@
 // An edited answer holds at once, here and in the server's history; the next request carries it to the model.
 
 import { asSent, ask, canAsk, messages, undoable } from "./conversation.js";
+import { isNothing, picturesIn, wordsOf } from "./draft.js";
 import { editedAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
 import { tellHistory } from "./session.js";
 
-/** Replaces a user message and asks again from there. Blank text is not taken. */
-export function editMessage(message, text) {
+/** Opens a user message for editing, with its pictures. */
+export function openMessage(message, text = message.text, attachments = message.pictures) {
+  message.attachments.value = attachments;
+  message.draft.value = text;
+}
+
+/** Replaces a user message by what was made of it and asks again from there. An empty one is not taken. */
+export function editMessage(message) {
   const at = messages.value.indexOf(message);
-  if (!canAsk.value || at < 0 || text.trim() === "") return;
+  const [text, attachments] = [message.draft.value?.trim() ?? "", message.attachments.value];
+  if (!canAsk.value || at < 0 || isNothing(text, attachments)) return;
   message.draft.value = null;
-  const editAgain = { label: "Edit again", run: () => (message.draft.value = text) };
-  ask([...messages.value.slice(0, at), userMessage(text)], (fault) => {
+  const editAgain = { label: "Edit again", run: () => openMessage(message, text, attachments) };
+  const edited = userMessage(wordsOf(text, attachments), picturesIn(attachments));
+  ask([...messages.value.slice(0, at), edited], (fault) => {
     refusal.value = { title: "Your edit was not sent. The chat is as it was.", fault, again: editAgain };
   });
 }

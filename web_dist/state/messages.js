@@ -1,6 +1,7 @@
-// The two kinds of messages in a conversation, and how the server's records and updates become them.
+// The messages of a conversation, and how the server's records and updates become them.
 //
-// A user message never changes. An answer goes through the phases
+// A user message never changes; nor do those of other roles, which only API programs write. Their `content` is what the
+// server gets, in its own form; `text` and `pictures` are for people. An answer goes through the phases
 //   waiting -> thinking -> writing -> done | stopped | failed | interrupted
 // and every changing fact of it is a signal of its own, so that a token touches nothing but its text. Thinking comes
 // only with models that do; one that ended before its end can go on from there (continuation.js).
@@ -9,19 +10,35 @@
 
 import { errorFromBody } from "../net/api.js";
 import { computed, signal } from "../vendor/signals.js";
+import { heldPicture } from "./pictures.js";
 
 const OPEN_PHASES = ["waiting", "thinking", "writing"];
 
 let nextKey = 1;
 
-/** @param {string} text */
-export function userMessage(text) {
-  return { key: nextKey++, role: "user", text, draft: signal(null) };
+/**
+ * @param {string} text
+ * @param {object[]} pictures see pictures.js; shown and sent before the text
+ */
+export function userMessage(text, pictures = []) {
+  return saidMessage("user", contentOf(text, pictures), { text, pictures });
+}
+
+/** A message that will not change. fields: what else the server is told of it. attachments: while it is edited. */
+function saidMessage(role, content, { text, pictures, fields = {} }) {
+  return { key: nextKey++, role, content, text, pictures, fields, draft: signal(null), attachments: signal([]) };
+}
+
+function contentOf(text, pictures) {
+  if (pictures.length === 0) return text;
+  const words = text === "" ? [] : [{ type: "text", text }];
+  return [...pictures.map(({ url }) => ({ type: "image_url", image_url: { url } })), ...words];
 }
 
 /**
  * An answer that is about to be asked for.
  * replyId: of the reply that gives it, null while or where there is none; position: behind what was read of that.
+ * toolCalls: what it asked an API program's tools for; fields: what else the server is told of it.
  * thought: {ms, tokens} that the thinking took, null while it is unknown. isThoughtShown: as the reader has chosen,
  * else null. haste: whether it was asked to answer now.
  */
@@ -34,6 +51,8 @@ export function newAnswer() {
     replyId: null,
     position: 0,
     isEdited: false,
+    fields: {},
+    toolCalls: signal([]),
     draft: signal(null),
     text,
     hasText: computed(() => text.value !== ""),
@@ -72,9 +91,11 @@ export function interrupt(answer, error) {
 
 /** A message as GET /v1/sessions/{id} gives it. */
 export function restoredMessage(record) {
-  if (record.role === "user") return userMessage(record.content);
+  if (record.role !== "assistant") return restoredSaying(record);
   const metrics = record.muse_metrics ?? null;
   const answer = endedAnswer(metrics?.cancelled ? "stopped" : "done", record.content);
+  answer.fields = told(record, "name");
+  answer.toolCalls.value = record.tool_calls ?? [];
   answer.reasoning.value = record.reasoning_content ?? "";
   answer.replyId = record.reply_id ?? null;
   answer.finishReason.value = record.finish_reason ?? null;
@@ -85,6 +106,18 @@ export function restoredMessage(record) {
     answer.error.value = errorFromBody(record);
   }
   return answer;
+}
+
+function restoredSaying(record) {
+  const parts = typeof record.content === "string" ? [{ type: "text", text: record.content }] : record.content;
+  const text = parts.map((part) => part.text ?? "").join("");
+  const urls = parts.filter((part) => part.type === "image_url").map((part) => part.image_url.url);
+  const pictures = urls.map((url, at) => heldPicture(url, at + 1));
+  return saidMessage(record.role, record.content, { text, pictures, fields: told(record, "name", "tool_call_id") });
+}
+
+function told(record, ...names) {
+  return Object.fromEntries(names.filter((name) => record[name] != null).map((name) => [name, record[name]]));
 }
 
 /** One update of a running answer. */
@@ -113,6 +146,9 @@ export function applyUpdate(answer, update) {
       answer.phase.value = "writing";
       answer.haste.value = false;
       take(answer, answer.text, update);
+      break;
+    case "call":
+      answer.toolCalls.value = [...answer.toolCalls.value, update.call];
       break;
     case "finish":
       answer.finishReason.value = update.reason;
@@ -162,7 +198,9 @@ export function isOver(answer) {
 
 /** What the server sees of a message. Reasoning is no part of it: the server keeps that by itself. */
 export function asTurn(message) {
-  return { role: message.role, content: message.role === "user" ? message.text : message.text.value };
+  if (message.role !== "assistant") return { role: message.role, content: message.content, ...message.fields };
+  const calls = message.toolCalls.value.length > 0 ? { tool_calls: message.toolCalls.value } : {};
+  return { role: message.role, content: message.text.value, ...message.fields, ...calls };
 }
 
 function endedAnswer(phase, text) {

@@ -4,10 +4,11 @@
 import { ApiError, getJson } from "../net/api.js";
 import { computed, effect } from "../vendor/signals.js";
 import { isRestoring, messages, show } from "./conversation.js";
+import { fetchDraft, keepDrafts, showDraft } from "./draft_keeper.js";
 import { cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
 import { server } from "./server.js";
-import { claimSession, hasStarted, renewSession, sessionId } from "./session.js";
+import { claimSession, hasStarted, isReloaded, renewSession, sessionId } from "./session.js";
 import { systemMessage } from "./settings.js";
 
 const FORGOTTEN = "The server has no such chat (it was restarted, has forgotten it, or the model never took it), so it could not be restored.";
@@ -20,20 +21,32 @@ const PATIENCE_MS = 15_000;
 
 const instanceId = computed(() => server.value?.server.instance_id ?? null);
 
-/** Brings back the chat of this tab, if it had one. The page calls it once, before it is first shown. */
+/**
+ * Brings back the chat of this tab, if it had one, and what was being written, and keeps that from then on. The page
+ * calls it once, before it is first shown.
+ */
 export async function restoreChat() {
   const wanted = sessionId();
   isRestoring.value = hasStarted();
   const isOurs = await claimSession();
-  if (!isRestoring.value) return;
+  // The draft of a copied tab is the other tab's, too.
+  const fetching = isOurs && isReloaded() ? fetchDraft(wanted) : null;
+  const isStill = !isRestoring.value || (await restoreMessages(wanted, isOurs));
+  const found = await fetching;
+  if (found !== null && isStill) showDraft(found);
+  keepDrafts();
+}
+
+/** Returns false if New chat was chosen meanwhile. */
+async function restoreMessages(wanted, isOurs) {
   const outcome = await fetchSession(wanted);
-  // New chat may have been chosen meanwhile.
-  if (!isRestoring.value) return;
+  if (!isRestoring.value) return false;
   isRestoring.value = false;
   // A copy of a tab shows the same conversation, and goes its own way from there.
   if (outcome.session !== null) showSession(outcome.session, isOurs);
   else remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
   if (outcome.isForgotten) renewSession();
+  return true;
 }
 
 async function fetchSession(id) {
@@ -51,15 +64,16 @@ function showSession(session, isOurs) {
   const records = waiting?.messages ?? session.messages;
   const isRunning = waiting !== null || session.running !== null;
   const running = isOurs ? (waiting?.reply_id ?? session.running) : null;
-  const system = records.find((record) => record.role === "system");
-  if (system !== undefined) systemMessage.value = system.content;
-  const history = records.filter((record) => record.role !== "system").map(restoredMessage);
+  // Later ones, which only API programs write, stay where they are.
+  const hasSystem = records[0]?.role === "system";
+  if (hasSystem) systemMessage.value = records[0].content;
+  const history = records.slice(hasSystem ? 1 : 0).map(restoredMessage);
   if (!isOurs) {
     // The replies are the other tab's: only there can they go on.
     cutLoose(history);
     if (isRunning && history.at(-1)?.role === "assistant") interrupt(history.at(-1), new ApiError(ELSEWHERE));
   }
-  if (running === null && history.at(-1)?.role === "user") {
+  if (running === null && ["user", "tool"].includes(history.at(-1)?.role)) {
     history.push(missingAnswer(new ApiError("This message has no answer yet.")));
   }
   show(history, running);

@@ -9,6 +9,8 @@ export const link = signal("connecting");
 export const server = signal(null);
 /** The model's own sampling values, or {} while unknown. */
 export const defaults = signal({});
+/** What the server takes at most ({pictures: {max_bytes, ...}, ...}), or null while unknown. */
+export const limits = signal(null);
 
 const PARTS = { loading: "Loading the model", starting: "Starting the model" };
 
@@ -94,7 +96,9 @@ export function followServer() {
 
 async function loadDefaults() {
   try {
-    defaults.value = (await getJson("/api/runtime")).defaults ?? {};
+    const runtime = await getJson("/api/runtime");
+    defaults.value = runtime.defaults ?? {};
+    limits.value = runtime.limits ?? null;
   } catch {
     // the feed notices a lost server by itself; until then the old values stay
   }

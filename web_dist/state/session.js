@@ -7,13 +7,19 @@ import { readStored, writeStored } from "./storage.js";
 // A reload frees the id of the page before it within milliseconds; a tab that still lives never does.
 const CLAIM_PATIENCE_MS = 600;
 
-let id = readStored("session", "session") ?? newId();
+const storedId = readStored("session", "session");
+let id = storedId ?? newId();
 let isStarted = readStored("session-started", "session") !== null;
 let release = () => {};
 
 /** The id that requests of this chat carry. */
 export function sessionId() {
   return id;
+}
+
+/** Whether this tab had its id before the page was loaded: something may have been written under it. */
+export function isReloaded() {
+  return storedId !== null;
 }
 
 /** Whether the server may know this chat: a request was sent under its id. */

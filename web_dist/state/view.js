@@ -7,3 +7,5 @@ export const draft = signal("");
 export const isAtEnd = signal(true);
 /** Whether the settings sheet is shown. */
 export const isSettingsOpen = signal(false);
+/** The picture that is shown large, or null. */
+export const shownPicture = signal(null);

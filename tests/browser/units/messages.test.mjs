@@ -1,7 +1,8 @@
 // An answer as its updates and the server's records make it: thinking and text apart, and a way back from a try to go on.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyUpdate, asTurn, newAnswer, reopen, restoredMessage } from "../../../web_dist/state/messages.js";
+import { applyUpdate, asTurn, newAnswer, reopen, restoredMessage, userMessage } from "../../../web_dist/state/messages.js";
+import { pictureAttachment } from "../../../web_dist/state/pictures.js";
 
 const RECEIPT = { thinking_ms: 500, thinking_tokens: 4, earlier_thinking_ms: 1000, earlier_thinking_tokens: 8, cancelled: false };
 
@@ -56,4 +57,29 @@ test("an answer that was reopened in vain is as it was", () => {
   Object.assign(answer, { replyId: null, position: 0 });
   close();
   assert.deepEqual([facts(), answer.replyId], [before, "r"]);
+});
+
+test("what API programs wrote goes back as it came, and nothing that is for display only", () => {
+  const call = { id: "c", type: "function", function: { name: "f", arguments: "{}" } };
+  const image = { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } };
+  const told = [
+    { role: "user", content: [{ type: "text", text: "a" }, image, { type: "text", text: "b" }], name: "Ada" },
+    { role: "assistant", content: "", tool_calls: [call], name: "Muse" },
+    { role: "tool", content: "result", tool_call_id: "c", name: "f" },
+    { role: "system", content: "Now be brief." },
+    { role: "assistant", content: "Yes." },
+  ];
+  const known = { reasoning_content: "Hm.", reply_id: "r", finish_reason: "stop", muse_metrics: RECEIPT };
+  const restored = told.map((record) => restoredMessage(record.role === "assistant" ? { ...record, ...known } : record));
+  assert.deepEqual(restored.map(asTurn), told);
+  assert.equal(restored[0].text, "ab");
+  assert.deepEqual(restored[0].pictures.map(({ name, size }) => [name, size]), [["Picture 1", 3]]);
+});
+
+test("a message with pictures has them before its text, and without a text it has only them", () => {
+  const picture = pictureAttachment({ name: "a.png", url: "data:image/png;base64,AAA=", width: 2, height: 3 });
+  const part = { type: "image_url", image_url: { url: picture.url } };
+  assert.deepEqual(asTurn(userMessage("hi", [picture])), { role: "user", content: [part, { type: "text", text: "hi" }] });
+  assert.deepEqual(asTurn(userMessage("", [picture])), { role: "user", content: [part] });
+  assert.deepEqual(asTurn(userMessage("hi")), { role: "user", content: "hi" });
 });

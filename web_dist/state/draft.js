@@ -1,0 +1,57 @@
+// What the user is about to say: text and attachments in the composer, and messages that wait for an answer to end.
+//
+// An attachment is a picture (pictures.js) or a text file (text_files.js). Both are display and content at once; what
+// goes to the server is made of them by messages.js, and nothing else of them does.
+
+import { signal } from "../vendor/signals.js";
+import { fenced } from "./text_files.js";
+import { draft } from "./view.js";
+
+/** What goes along with the text in the composer, in order. */
+export const attachments = signal([]);
+/** Messages that wait for the running answer to end, oldest first: {key, text, attachments}. */
+export const queue = signal([]);
+/** Why they are kept and not sent by themselves, in words, or null. */
+export const held = signal(null);
+
+/** Whether there is nothing to send in a text with these attachments. */
+export function isNothing(text, attached) {
+  return text.trim() === "" && attached.length === 0;
+}
+
+/** What a message says: its files as fenced blocks with their names, then its text. */
+export function wordsOf(text, attached) {
+  const files = attached.filter(({ kind }) => kind === "file").map(fenced);
+  return [...files, text.trim()].filter((part) => part !== "").join("\n\n");
+}
+
+export function picturesIn(attached) {
+  return attached.filter(({ kind }) => kind === "picture");
+}
+
+/** Empties the composer. @returns {{text: string, attachments: object[]}} what was in it */
+export function takeDraft() {
+  const taken = { text: draft.value, attachments: attachments.value };
+  draft.value = "";
+  attachments.value = [];
+  return taken;
+}
+
+/** Puts something back into the composer, before what is there by now. */
+export function giveBack({ text, attachments: attached }) {
+  draft.value = [text, draft.value].filter((part) => part.trim() !== "").join("\n\n");
+  attachments.value = [...attached, ...attachments.value];
+}
+
+/** Takes everything away that belongs to a chat and was not said yet. Returns how to bring it back. */
+export function putDraftAway() {
+  const taken = takeDraft();
+  const waiting = queue.value;
+  queue.value = [];
+  held.value = null;
+  return () => {
+    giveBack(taken);
+    queue.value = [...waiting, ...queue.value];
+    if (waiting.length > 0) held.value = "Not sent yet.";
+  };
+}

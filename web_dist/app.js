@@ -8,6 +8,7 @@ import { Notices } from "./components/notices.js";
 import { PictureViewer } from "./components/pictures.js";
 import { QueueList } from "./components/queue_list.js";
 import { SettingsSheet } from "./components/settings_sheet.js";
+import { followShortcuts, ShortcutList } from "./components/shortcuts.js";
 import { Transcript } from "./components/transcript.js";
 import { html } from "./html.js";
 import { followQueue } from "./state/queue.js";
@@ -24,6 +25,7 @@ function App() {
       <div class="column"><${Banner} /><${Notices} /><${RefusedFiles} /><${QueueList} /><${Composer} /></div>
     </footer>
     <${SettingsSheet} />
+    <${ShortcutList} />
     <${PictureViewer} />
     <${Announcer} />
   </div>`;
@@ -36,4 +38,5 @@ render(html`<${App} />`, root);
 followServer();
 noticeRestarts();
 followQueue();
+followShortcuts();
 paintBrowserFrame();

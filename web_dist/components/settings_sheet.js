@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { LIMITS, SAMPLING } from "../state/setting_fields.js";
 import { resetSettings, systemMessage } from "../state/settings.js";
-import { isSettingsOpen } from "../state/view.js";
+import { isSettingsOpen, isShortcutListOpen } from "../state/view.js";
 import { AboutModel } from "./about_model.js";
 import { NumberSetting } from "./number_setting.js";
 import { Presets } from "./presets.js";
@@ -42,8 +42,9 @@ export function SettingsSheet() {
     <button type="button" class="framed reset" onClick=${resetSettings}>Reset to the model’s defaults</button>
     <${Presets} />
     <section class="setting-group" aria-labelledby="look-title">
-      <h3 id="look-title">Appearance</h3>
+      <h3 id="look-title">Appearance and keys</h3>
       <${ThemeChoice} />
+      <button type="button" class="framed reset" onClick=${() => (isShortcutListOpen.value = true)}>Keyboard shortcuts</button>
     </section>
     <${AboutModel} />
   <//>`;

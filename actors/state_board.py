@@ -12,6 +12,7 @@ import attrs
 
 from actors.kernel import Signal
 from muse.api.template_options import EFFORTS
+from muse.chat.channels import can_think
 from muse.errors import JsonScalar
 from muse.protocol import Ready
 
@@ -93,6 +94,7 @@ class SystemState:
             "kv_bytes": model.kv_bytes,
             "kv_limit_bytes": model.kv_limit_bytes,
             "supports": attrs.asdict(model.supports),
+            "thinks": can_think(model.chat_template),
             "reasoning_strengths": list(EFFORTS) if "reasoning_strength" in (model.chat_template or "") else [],
         }
 

@@ -10,6 +10,7 @@ import { PromptPanel } from "./components/prompt_panel.js";
 import { PictureViewer } from "./components/pictures.js";
 import { QueueList } from "./components/queue_list.js";
 import { SettingsSheet } from "./components/settings_sheet.js";
+import { followShortcuts, ShortcutList } from "./components/shortcuts.js";
 import { Transcript } from "./components/transcript.js";
 import { html } from "./html.js";
 import { followQueue } from "./state/queue.js";
@@ -29,6 +30,7 @@ function App() {
     </footer>
     <${SettingsSheet} />
     <${PromptPanel} />
+    <${ShortcutList} />
     <${PictureViewer} />
     <${Announcer} />
   </div>`;
@@ -41,4 +43,5 @@ render(html`<${App} />`, root);
 followServer();
 noticeRestarts();
 followQueue();
+followShortcuts();
 paintBrowserFrame();

@@ -185,6 +185,11 @@ def parser_for(chat_template: str | None, prompt: Sequence[Segment], tools: Sequ
     return hermes.HermesParser(parser, offered, header=hermes.header_of(scaffold) if is_chatml else None)
 
 
+def can_think(chat_template: str | None) -> bool:
+    """Whether answers of a model with this template may begin with thinking: the parser then tells it apart."""
+    return chat_template is not None and (_is_harmony(chat_template) or CLOSE in chat_template)
+
+
 def can_call_tools(chat_template: str | None) -> bool:
     """Whether it is known how a model with this template writes calls, and reads their results. Where the template
     itself says nothing of tools but is ChatML, which ours is, others tell the model about them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -36,6 +37,11 @@ def shown(page: Page) -> list[str]:
 def held(page: Page, server: ServerProcess) -> list[str]:
     """What each message of this chat says in the server's memory."""
     return contents(server.get(f"/v1/sessions/{session_id(page)}").json()["messages"])
+
+
+def told(page: Page, method: str = "PUT") -> AbstractContextManager[Any]:
+    """Within it the page tells the server of a changed history; at its end the server has that."""
+    return page.expect_response(lambda said: said.request.method == method and "/v1/sessions/" in said.url)
 
 
 def two_turns(page: Page) -> None:
@@ -242,3 +248,62 @@ def test_an_edited_answer_holds_at_once_and_can_be_undone(chromium_page: Page, c
     expected = ["short one", "My own *words*.", "hello again"]
     assert contents(bodies[-1]["messages"]) == expected
     assert held(chromium_page, chat_server) == [*expected, "You said something."]
+
+
+def test_a_tail_is_deleted_and_brought_back(chromium_page: Page, chat_server: ServerProcess) -> None:
+    """From a question on, by keyboard: page and server have the rest; Undo brings all back, receipts included."""
+    bodies = record_requests(chromium_page)
+    two_turns(chromium_page)
+    with told(chromium_page):
+        chromium_page.get_by_role("button", name="Delete from here").nth(2).press("Enter")
+    undo = chromium_page.get_by_role("button", name="Undo")
+    expect(undo).to_be_focused()
+    expect(chromium_page.locator(".remark")).to_contain_text("2 turns deleted.")
+    expect(chromium_page.get_by_test_id("announce-answer")).to_have_text("2 turns deleted. This can be undone.")
+    assert shown(chromium_page) == TWO_TURNS[:2]
+    assert held(chromium_page, chat_server) == TWO_TURNS[:2]
+    with told(chromium_page):
+        undo.press("Enter")
+    expect(chromium_page.locator(".from-model")).to_have_count(2)
+    assert shown(chromium_page) == TWO_TURNS
+    expect(chromium_page.locator(".receipt")).to_have_count(2)
+    assert held(chromium_page, chat_server) == TWO_TURNS
+    chromium_page.get_by_role("button", name="Delete from here").nth(2).click()
+    wait_over(ask(chromium_page, "something else"))
+    assert contents(bodies[-1]["messages"]) == [*TWO_TURNS[:2], "something else"]
+    expect(undo).to_have_count(0)
+
+
+def test_a_question_without_its_answer_can_be_asked_again(chromium_page: Page) -> None:
+    """After its answer was deleted, and no empty answer is sent to the model."""
+    bodies = record_requests(chromium_page)
+    two_turns(chromium_page)
+    chromium_page.get_by_role("button", name="Delete from here").nth(1).click()
+    last = chromium_page.locator(".from-model")
+    expect(last).to_have_count(1)
+    expect(last).to_contain_text("Its answer was deleted.")
+    expect(last.get_by_role("button", name="Delete from here")).to_have_count(0)
+    last.get_by_role("button", name="Send again").click()
+    wait_over(last)
+    assert contents(bodies[-1]["messages"]) == ["short one"]
+    assert shown(chromium_page) == TWO_TURNS[:2]
+
+
+def test_all_is_deleted_and_nothing_comes_back_by_a_reload(chromium_page: Page, chat_server: ServerProcess) -> None:
+    """From the first turn on nothing is left, also at the server; undone, a reload finds all again."""
+    two_turns(chromium_page)
+    before = session_id(chromium_page)
+    with told(chromium_page, "DELETE"):
+        chromium_page.get_by_role("button", name="Delete from here").first.click()
+    expect(chromium_page.get_by_role("heading", name="What is on your mind?")).to_be_visible()
+    assert chat_server.get(f"/v1/sessions/{before}").status_code == 404
+    with told(chromium_page):
+        chromium_page.get_by_role("button", name="Undo").click()
+    assert held(chromium_page, chat_server) == TWO_TURNS
+    chromium_page.reload()
+    expect(chromium_page.locator(".from-model")).to_have_count(2)
+    assert shown(chromium_page) == TWO_TURNS
+    chromium_page.get_by_role("button", name="Delete from here").first.click()
+    chromium_page.reload()
+    expect(chromium_page.get_by_role("heading", name="What is on your mind?")).to_be_visible()
+    expect(chromium_page.locator(".remark")).to_have_count(0)

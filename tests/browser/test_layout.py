@@ -51,6 +51,15 @@ def test_nothing_runs_off_sideways(
     assert page.evaluate(STICKING_OUT) == []
 
 
+def test_only_the_parts_of_the_page_scroll(chromium_page: Page) -> None:
+    """A long chat and a long sheet, scrolled to their ends, leave the page itself where it is."""
+    wait_over(ask(chromium_page, "long please"))
+    chromium_page.get_by_role("button", name="Settings", exact=True).click()
+    chromium_page.get_by_role("heading", name="The model").evaluate("e => e.scrollIntoView()")
+    chromium_page.get_by_role("button", name="Copy message").evaluate("e => e.scrollIntoView()")
+    assert chromium_page.evaluate("[scrollY, document.documentElement.scrollHeight - innerHeight]") == [0, 0]
+
+
 def test_targets_fit_a_finger(open_page: Callable[..., Page], chat_server: ServerProcess) -> None:
     """On a touch screen every button and field is at least 44 px high, or as wide as a line of text."""
     page = open_page(

@@ -50,7 +50,7 @@ def thinking_script(folder: Path) -> dict[str, Any]:
     return {
         "model_id": "scripted-thinker",
         "special_tokens": ["<|eot|>", "<|start|>", "<|message|>", "<|eom|>"],
-        "chat_template": TEMPLATE,
+        "chat_template": "{% if reasoning_strength %}{% endif %}" + TEMPLATE,
         "answers": [
             # Thinks until it is told to answer; its answer is then the same once more.
             {"when": "endless", "tokens": [*OPEN, *pieces(LONG_THOUGHT) * 20], "token_ms": 10},
@@ -81,13 +81,9 @@ def head_of(answer: Locator) -> Locator:
 def longest_answer(page: Page, tokens: str) -> None:
     """Set the longest answer; "" takes the setting back."""
     page.get_by_role("button", name="Settings", exact=True).click()
-    default = page.get_by_role("button", name="Default for Longest answer")
-    if tokens:
-        page.get_by_label("Longest answer", exact=True).fill(tokens)
-        expect(default).to_be_visible()
-    else:
-        default.click()
+    page.get_by_label("Longest answer", exact=True).fill(tokens)
     # A setting that was not taken shows here, not as an answer that ends too early.
     expect(page.get_by_label("Longest answer", exact=True)).to_have_value(tokens)
-    expect(default).to_have_count(1 if tokens else 0)
+    most = page.get_by_role("button", name="Max for Longest answer")
+    expect(most).to_have_attribute("aria-pressed", "false" if tokens else "true")
     page.get_by_role("button", name="Close settings").click()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muse.chat.channel_types import ChannelParser
-from muse.chat.channels import PlainParser, ThinkTagParser, parser_for
+from muse.chat.channels import PlainParser, ThinkTagParser, can_think, parser_for
 from muse.protocol import IdsSegment, Segment, TextSegment
 from tests.unit import parser_runs
 from tests.unit.parser_runs import said
@@ -103,3 +103,12 @@ def test_the_parser_is_chosen_by_template_and_prompt(
     parser = parser_for(template, prompt)
     assert isinstance(parser, kind)
     assert parser.channel == channel
+
+
+@pytest.mark.parametrize(
+    ("template", "thinks"),
+    [(None, False), ("{{ messages }}", False), ("<think></think>", True), ("<|start|><|message|>", True)],
+)
+def test_a_template_tells_whether_the_model_thinks(template: str | None, thinks: bool) -> None:
+    """The page offers what has to do with thinking to such models only."""
+    assert can_think(template) is thinks

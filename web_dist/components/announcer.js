@@ -10,7 +10,7 @@ const SPOKEN_LENGTH = 240;
 
 const answerWords = computed(() => {
   const answer = lastEnded.value;
-  if (undoable.value !== null) return "Answer edited. This can be undone.";
+  if (undoable.value !== null) return `${undoable.value.words} This can be undone.`;
   // Empty while one runs: the same words twice in a row would otherwise be said only once.
   if (answer === null) return "";
   switch (answer.phase.peek()) {

@@ -12,7 +12,7 @@ import { PromptButton } from "./prompt_panel.js";
 import { Receipt, ReceiptDetails } from "./receipt.js";
 import { Thinking } from "./thinking.js";
 import { ToolCalls } from "./tool_turns.js";
-import { TurnButton } from "./turn_button.js";
+import { DeleteButton, TurnButton } from "./turn_button.js";
 import { Waiting } from "./waiting.js";
 
 export function Answer({ answer, isLast }) {
@@ -68,6 +68,7 @@ function Ending({ answer, isLast, editButton }) {
         : null}
       ${hasRetry ? null : html`<${TurnButton} icon="again" name="Regenerate" onClick=${answerAgain} />`}
       <${PromptButton} answer=${answer} />
+      ${isLast && !hasText && !answer.hasReasoning.value ? null : html`<${DeleteButton} message=${answer} />`}
       <${Receipt} metrics=${answer.metrics.value} isOpen=${isOpen} />
     </div>
     ${isOpen.value ? html`<${ReceiptDetails} metrics=${answer.metrics.value} />` : null}

@@ -8,7 +8,7 @@ import { FaultWords } from "./fault_words.js";
 import { Icon } from "./icons.js";
 
 export function Note({ answer, isLast }) {
-  if (answer.isEdited) return html`<${Edited} canUndo=${isLast && undoable.value !== null} />`;
+  if (answer.isEdited) return html`<${Edited} canUndo=${isLast && undoable.value?.edited === answer} />`;
   const words = endWords(answer);
   if (words === null) return null;
   const isCut = answer.phase.value === "done" && answer.finishReason.value === "length";

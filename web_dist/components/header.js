@@ -7,17 +7,18 @@ import { focusComposer } from "./composer.js";
 import { Icon, Mark } from "./icons.js";
 import { SETTINGS_ID } from "./settings_sheet.js";
 
+export function startNewChat() {
+  newChat();
+  focusComposer();
+}
+
 export function Header() {
   const isOpen = isSettingsOpen.value;
-  const startNew = () => {
-    newChat();
-    focusComposer();
-  };
   return html`<header class="bar">
     <div class="brand"><${Mark} /><h1>Muse Glimmer</h1></div>
     <${StatusLine} />
     <div class="bar-actions">
-      <button type="button" class="quiet" title="New chat" onClick=${startNew}>
+      <button type="button" class="quiet" title="New chat" onClick=${startNewChat}>
         <${Icon} name="plus" /><span class="label">New chat</span>
       </button>
       <button

@@ -1,13 +1,30 @@
 // Above the composer: what there is to say about the conversation as a whole. Each can be dismissed.
 import { html } from "../html.js";
+import { isRunning, undoable } from "../state/conversation.js";
+import { undoEdit } from "../state/edits.js";
 import { refusal, remark } from "../state/notices.js";
 import { returnToComposer } from "./composer.js";
 import { FaultWords } from "./fault_words.js";
 import { Icon } from "./icons.js";
+import { UNDO_ID } from "./turn_button.js";
 
 export function Notices() {
   return html`<div role="status">${remark.value === null ? null : html`<${Remark} words=${remark.value} />`}</div>
+    <${Deletion} />
     ${refusal.value === null ? null : html`<${Refusal} refusal=${refusal.value} />`}`;
+}
+
+/** What was deleted, and the way back. The announcer says it to those who do not see it. */
+function Deletion() {
+  if (undoable.value === null || undoable.value.edited !== null || isRunning.value) return null;
+  const undo = () => {
+    undoEdit();
+    returnToComposer();
+  };
+  return html`<div class="remark">
+    <p>${undoable.value.words}</p>
+    <button type="button" id=${UNDO_ID} class="quiet" onClick=${undo}><${Icon} name="back" />Undo</button>
+  </div>`;
 }
 
 function Remark({ words }) {

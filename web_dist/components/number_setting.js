@@ -1,60 +1,74 @@
 // One numeric setting: name, number field, slider where a range makes sense, help in words.
-// Empty means the model's default, which stands in the field as its placeholder.
+// Empty means the model's default, which stands in the field as its placeholder, or a choice of its own (Max).
 import { html } from "../html.js";
 import { defaults } from "../state/server.js";
-import { isValid, setSetting, settings } from "../state/settings.js";
+import { isValid, rangeWords } from "../state/setting_fields.js";
+import { highest, setSetting, settings } from "../state/settings.js";
 import { useSignal } from "../vendor/signals.js";
 
 export function NumberSetting({ field }) {
   const value = settings.value[field.key];
-  const preset = defaults.value[field.key] ?? null;
-  const fault = useSignal(null);
+  const stored = value === null ? "" : String(value);
+  const max = highest(field);
+  // While it is typed, the text is the user's: "0." and "0.50" must not become "0" and "0.5" under the caret. It counts
+  // as long as the setting has the value that was made of it; a preset or the slider may change that.
+  const typed = useSignal(null);
+  const isTyping = typed.value !== null && typed.value.value === value;
+  const isRefused = isTyping ? typed.value.isRefused : value !== null && !isValid(field, value, max);
+  const isDefault = value === null && !isRefused;
   const id = `setting-${field.key}`;
   const hasSlider = field.empty === undefined;
+  const goBack = () => setSetting(field.key, null);
 
   const onInput = (event) => {
-    const text = event.target.value.trim();
-    const number = Number(text);
-    // A field of type number gives "" for half-typed text; only what is whole and in range is taken.
-    if (text === "" && !event.target.validity.badInput) setSetting(field.key, null);
-    else if (isValid(field, number)) setSetting(field.key, number);
-    else {
-      fault.value = rangeWords(field);
-      return;
-    }
-    fault.value = null;
+    const { value: text, validity } = event.target;
+    // A field of type number gives "" for half-typed text, such as "-": that is neither taken nor refused yet.
+    const isHalfTyped = validity.badInput;
+    const number = text === "" ? null : Number(text);
+    const isTaken = !isHalfTyped && (number === null || isValid(field, number, max));
+    typed.value = { text, value: isTaken ? number : value, isRefused: !isTaken && !isHalfTyped };
+    if (isTaken) setSetting(field.key, number);
   };
   const leave = (event) => {
     // What was not taken does not stay on the screen as if it had been.
-    if (fault.value === null) return;
-    fault.value = null;
-    event.target.value = value === null ? "" : String(value);
+    typed.value = null;
+    event.target.value = stored;
   };
   return html`<div class="setting">
     <div class="setting-line">
       <label class="setting-name" for=${id}>${field.label}</label>
-      ${value === null ? null : html`<button type="button" class="quiet setting-default" onClick=${() => setSetting(field.key, null)}>
-        Default<span class="visually-hidden"> for ${field.label}</span>
-      </button>`}
+      ${hasSlider
+        ? value !== null && html`<${BackButton} words="Default" label=${field.label} onClick=${goBack} />`
+        : html`<${BackButton} words=${field.empty} label=${field.label} isPressed=${isDefault} onClick=${goBack} />`}
       <input
         id=${id}
         class=${hasSlider ? "number" : "number wide"}
         type="number"
         inputmode=${field.whole ? "numeric" : "decimal"}
         min=${field.min}
-        max=${field.max}
+        max=${max}
         step=${field.whole ? 1 : "any"}
-        placeholder=${preset ?? field.empty ?? "auto"}
-        value=${value ?? ""}
+        placeholder=${defaults.value[field.key] ?? field.unit ?? "auto"}
+        value=${isTyping ? typed.value.text : stored}
         aria-describedby=${`${id}-help`}
-        aria-invalid=${fault.value === null ? "false" : "true"}
+        aria-invalid=${isRefused ? "true" : "false"}
         onInput=${onInput}
         onBlur=${leave}
       />
     </div>
-    ${hasSlider ? html`<${Slider} field=${field} value=${value ?? preset ?? field.min} />` : null}
-    <p class=${fault.value === null ? "setting-help" : "setting-help fault"} id=${`${id}-help`}>${fault.value ?? field.help}</p>
+    ${hasSlider ? html`<${Slider} field=${field} value=${value ?? defaults.value[field.key] ?? field.min} />` : null}
+    <p class=${isRefused ? "setting-help fault" : "setting-help"} id=${`${id}-help`}>
+      ${isRefused ? rangeWords(field, max) : field.help}
+    </p>
   </div>`;
+}
+
+/** Takes the setting back. isPressed: the field is empty because of it; undefined where that needs no button. */
+function BackButton({ words, label, isPressed, onClick }) {
+  const pressed = isPressed === undefined ? undefined : isPressed ? "true" : "false";
+  return html`<button type="button" class="quiet setting-default" aria-pressed=${pressed} onClick=${onClick}>
+    ${words}<span class="visually-hidden"> for ${label}</span>
+  </button>`;
 }
 
 function Slider({ field, value }) {
@@ -68,9 +82,4 @@ function Slider({ field, value }) {
     value=${Math.min(value, max)}
     onInput=${(event) => setSetting(field.key, Number(event.target.value))}
   />`;
-}
-
-function rangeWords(field) {
-  const kind = field.whole ? "a whole number" : "a number";
-  return `Must be ${kind} from ${field.min} to ${field.max}.`;
 }

@@ -1,6 +1,7 @@
 // The texts that end an answer as soon as the model writes one of them.
 import { html } from "../html.js";
-import { MAX_STOP_STRINGS, setSetting, settings } from "../state/settings.js";
+import { MAX_STOP_STRINGS } from "../state/setting_fields.js";
+import { setSetting, settings } from "../state/settings.js";
 import { Icon } from "./icons.js";
 
 export function StopStrings() {

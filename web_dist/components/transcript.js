@@ -27,10 +27,6 @@ export function Transcript() {
     scroller.current.scrollTop = scroller.current.scrollHeight;
   }, [lastUserKey]);
 
-  const jump = () => {
-    isAtEnd.value = true;
-    scroller.current.scrollTo({ top: scroller.current.scrollHeight, behavior: "smooth" });
-  };
   return html`<main class="transcript-area">
     <div class="transcript" ref=${scroller} tabindex="0" role="region" aria-label="Conversation">
       <div class="column" ref=${column}>
@@ -40,8 +36,16 @@ export function Transcript() {
     </div>
     ${isAtEnd.value
       ? null
-      : html`<button type="button" class="jump" onClick=${jump}><${Icon} name="down" />Jump to newest</button>`}
+      : html`<button type="button" class="jump" onClick=${jumpToNewest}><${Icon} name="down" />Jump to newest</button>`}
   </main>`;
+}
+
+/** Brings the end of the conversation into view, which is then followed. */
+export function jumpToNewest() {
+  const scroller = document.querySelector(".transcript");
+  isAtEnd.value = true;
+  const isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  scroller.scrollTo({ top: scroller.scrollHeight, behavior: isCalm ? "instant" : "smooth" });
 }
 
 function Nothing() {

@@ -5,7 +5,7 @@ import { useSignal } from "../vendor/signals.js";
 import { CopyButton } from "./copy_button.js";
 import { Editor, useReturningFocus } from "./editor.js";
 import { Pictures } from "./pictures.js";
-import { TurnButton } from "./turn_button.js";
+import { DeleteButton, TurnButton } from "./turn_button.js";
 
 // More than this is folded: about a screen. Files and pasted logs have thousands of lines.
 const SHOWN_LINES = 24;
@@ -35,6 +35,7 @@ export function UserMessage({ message, isPending }) {
     <div class="turn-actions">
       <${TurnButton} icon="pencil" name="Edit message" buttonRef=${editButton} onClick=${() => openMessage(message)} />
       ${message.text === "" ? null : html`<${CopyButton} text=${() => message.text} label="Copy message" />`}
+      <${DeleteButton} message=${message} />
     </div>
   </article>`;
 }

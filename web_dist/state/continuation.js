@@ -31,8 +31,10 @@ export function continueAnswer(answer, { withAnswer = false } = {}) {
     readOn(answer);
     return;
   }
-  const muse = { continue: answer.replyId, ...(withAnswer ? { max_thinking_tokens: 0 } : {}) };
-  const body = { ...requestFields(), muse };
+  // The template's settings are part of the prompt, which stays as it was.
+  const { chat_template_kwargs: _, ...fields } = requestFields();
+  const muse = { ...fields.muse, continue: answer.replyId, ...(withAnswer ? { max_thinking_tokens: 0 } : {}) };
+  const body = { ...fields, muse };
   const again = { label: "Try again", run: () => continueAnswer(answer, { withAnswer }) };
   goOn(answer, { replyId: null, position: 0 }, (abort) => askDetached(body, abort), refuse(answer, again));
 }

@@ -22,7 +22,8 @@ const STOP_PATIENCE_MS = 1500;
 export const messages = signal([]);
 /** What New chat put away, until the next request: {history, bringDraft}, or null. */
 export const putAway = signal(null);
-/** What the conversation was before an answer was edited, until the next request: messages, or null. */
+/** What can be undone until the next request, or null: {history, edited, words}. history: messages as they were;
+ * edited: the answer that replaces one of them, null after a deletion; words: what was done. */
 export const undoable = signal(null);
 /** The answer that ended last, for the announcement; null while one runs. */
 export const lastEnded = signal(null);

@@ -1,12 +1,13 @@
-// Changes to what was said before: edit a message, ask for another answer, edit an answer.
+// Changes to what was said before: edit a message, ask for another answer, edit an answer, delete from a turn on.
 //
 // The first two drop the later turns and send what is left. They hold only once the model has taken them;
 // otherwise the conversation goes back to what it was, and the refusal says why.
-// An edited answer holds at once, here and in the server's history; the next request carries it to the model.
+// The others hold at once, here and in the server's history; the next request carries them to the model.
 
+import { ApiError } from "../net/api.js";
 import { asSent, ask, canAsk, messages, undoable } from "./conversation.js";
 import { isNothing, picturesIn, wordsOf } from "./draft.js";
-import { editedAnswer, userMessage } from "./messages.js";
+import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
 import { tellHistory } from "./session.js";
 
@@ -51,14 +52,30 @@ export function editAnswer(answer, text) {
   if (!canAsk.value || at < 0 || text.trim() === "") return;
   answer.draft.value = null;
   if (text === answer.text.value) return;
-  undoable.value = messages.value;
-  messages.value = [...messages.value.slice(0, at), editedAnswer(text)];
-  tellHistory(asSent(messages.value));
+  const edited = editedAnswer(text);
+  change([...messages.value.slice(0, at), edited], { edited, words: "Answer edited." });
+}
+
+/** Deletes a turn and all that came after it. */
+export function deleteFrom(message) {
+  const at = messages.value.indexOf(message);
+  if (!canAsk.value || at < 0) return;
+  const count = messages.value.length - at;
+  const left = messages.value.slice(0, at);
+  // A question that lost its answer can be asked again.
+  if (["user", "tool"].includes(left.at(-1)?.role)) left.push(missingAnswer(new ApiError("Its answer was deleted.")));
+  change(left, { edited: null, words: count === 1 ? "1 turn deleted." : `${count} turns deleted.` });
 }
 
 export function undoEdit() {
   if (!canAsk.value || undoable.value === null) return;
-  messages.value = undoable.value;
+  messages.value = undoable.value.history;
   undoable.value = null;
   tellHistory(asSent(messages.value));
+}
+
+function change(history, what) {
+  undoable.value = { history: messages.value, ...what };
+  messages.value = history;
+  tellHistory(asSent(history));
 }

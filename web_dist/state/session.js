@@ -62,6 +62,12 @@ export async function closeSession(closed) {
 
 /** Tells the server of a history that was changed without a request. The next request would tell it, too. */
 export function tellHistory(history) {
+  if (history.length === 0) {
+    closeSession(id);
+    renewSession();
+    return;
+  }
+  noteStarted();
   putJson(`/v1/sessions/${encodeURIComponent(id)}`, { messages: history }).catch(() => {});
 }
 

@@ -7,5 +7,7 @@ export const draft = signal("");
 export const isAtEnd = signal(true);
 /** Whether the settings sheet is shown. */
 export const isSettingsOpen = signal(false);
+/** Whether the list of shortcuts is shown. */
+export const isShortcutListOpen = signal(false);
 /** The picture that is shown large, or null. */
 export const shownPicture = signal(null);

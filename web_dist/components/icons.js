@@ -13,6 +13,7 @@ const PATHS = {
   close: "M5 5l10 10M15 5L5 15",
   chevron: "M5.5 8l4.5 4.5L14.5 8",
   warning: "M10 3.2l7.3 13H2.7zM10 8.2v3.6M10 14v.2",
+  source: "M7 6L3 10l4 4M13 6l4 4-4 4",
   back: "M8 5L4 9l4 4M4.5 9H12a4 4 0 0 1 0 8h-1.5",
 };
 

@@ -1,6 +1,9 @@
 // Makes the end of a growing answer presentable: closes emphasis and code that the model is still
 // writing, so that marks do not flash by as text and then turn into formatting.
+// A formula shows as it is written until it is closed.
 // Used for what is on the screen between two tokens only; a finished answer is shown as it was written.
+
+import { openFormula } from "./math_rules.js";
 
 /**
  * The live tail with its half-written end mended.
@@ -13,7 +16,14 @@ export function mendEnd(source) {
   const lastLine = source.slice(lastLineStart);
   // `---` or `===` under a line would make it a heading for a moment; a lone list mark an empty item.
   if (/^ {0,3}(?:-+|=+|[*+]|\d{1,9}[.)]?|#{1,6}|>)\s*$/.test(lastLine)) return source.slice(0, lastLineStart);
-  return source.slice(0, start) + closeInline(hideTableStart(source.slice(start)));
+  const block = source.slice(start);
+  const formula = openFormula(block);
+  const shown = formula < 0 ? hideTableStart(block) : block.slice(0, formula) + asWritten(block.slice(formula));
+  return source.slice(0, start) + closeInline(shown);
+}
+
+function asWritten(text) {
+  return text.replace(/[!-/:-@[-`{-~]/g, "\\$&");
 }
 
 /** A table is a table only after its second line; until then its header would show as bars and dashes. */
@@ -25,8 +35,8 @@ function closeInline(block) {
   let text = block.replace(/!?\[([^\]\n]*)\]\([^)\s]*$/, "$1"); // the address of a link is still coming
   const ticks = openCodeSpan(text);
   if (ticks !== null) return text.endsWith(ticks) ? text.slice(0, -ticks.length) : text + ticks;
-  text = text.replace(/(?:\*{1,3}|~{1,2}|_{1,2})$/, (marks, at) => (isCloser(text, at, marks) ? marks : ""));
-  const plain = withoutCode(text);
+  text = text.replace(/(?<!\\)(?:\*{1,3}|~{1,2}|_{1,2})$/, (marks, at) => (isCloser(text, at, marks) ? marks : ""));
+  const plain = withoutCode(text).replace(/\\./g, "");
   const strong = count(plain, /\*\*/g) % 2 === 1;
   const emphasis = count(plain.replaceAll("**", ""), /(?<![\\*])\*(?=\S)|(?<=\S)\*/g) % 2 === 1;
   const struck = count(plain, /~~/g) % 2 === 1;

@@ -5,6 +5,9 @@
 
 import { openFormula } from "./math_rules.js";
 
+// A longer block is no prose, and searching it for marks would take too long for what can be seen of it.
+const MAX_BLOCK = 4000;
+
 /**
  * The live tail with its half-written end mended.
  * @param {string} source text of the blocks that are not settled, outside any code block
@@ -17,6 +20,7 @@ export function mendEnd(source) {
   // `---` or `===` under a line would make it a heading for a moment; a lone list mark an empty item.
   if (/^ {0,3}(?:-+|=+|[*+]|\d{1,9}[.)]?|#{1,6}|>)\s*$/.test(lastLine)) return source.slice(0, lastLineStart);
   const block = source.slice(start);
+  if (block.length > MAX_BLOCK) return source;
   const formula = openFormula(block);
   const shown = formula < 0 ? hideTableStart(block) : block.slice(0, formula) + asWritten(block.slice(formula));
   return source.slice(0, start) + closeInline(shown);
@@ -32,7 +36,7 @@ function hideTableStart(block) {
 }
 
 function closeInline(block) {
-  let text = block.replace(/!?\[([^\]\n]*)\]\([^)\s]*$/, "$1"); // the address of a link is still coming
+  let text = hideAddress(block);
   const ticks = openCodeSpan(text);
   if (ticks !== null) return text.endsWith(ticks) ? text.slice(0, -ticks.length) : text + ticks;
   text = text.replace(/(?<!\\)(?:\*{1,3}|~{1,2}|_{1,2})$/, (marks, at) => (isCloser(text, at, marks) ? marks : ""));
@@ -43,6 +47,15 @@ function closeInline(block) {
   const spaceless = text.trimEnd();
   if (!strong && !emphasis && !struck) return text;
   return spaceless + (struck ? "~~" : "") + (emphasis ? "*" : "") + (strong ? "**" : "");
+}
+
+/** Of a link whose address is still coming only the text shows. */
+function hideAddress(text) {
+  const end = text.lastIndexOf("](");
+  const start = text.lastIndexOf("[", end);
+  if (end < 0 || start < 0 || /[)\s]/.test(text.slice(end + 2))) return text;
+  const label = text.slice(start + 1, end);
+  return /[\]\n]/.test(label) ? text : text.slice(0, text[start - 1] === "!" ? start - 1 : start) + label;
 }
 
 /** The run of backticks that has no partner yet, or null. */

@@ -23,6 +23,10 @@ const OPTIONS = {
   },
 };
 
+// With more marks than this a paragraph is no prose, and the time that marked takes grows with their square.
+const MAX_MARKS = 2000;
+const MARK = /[*_~`<[\]]/g;
+
 export class AnswerLexer extends Lexer {
   inlineSource = "";
   /** Whether a footnote was defined in what was lexed. */
@@ -32,8 +36,16 @@ export class AnswerLexer extends Lexer {
     super(OPTIONS);
   }
 
-  inlineTokens(source, tokens) {
+  inlineTokens(source, tokens = []) {
+    if (isCrowded(source)) {
+      tokens.push({ type: "text", raw: source, text: source, escaped: true });
+      return tokens;
+    }
     this.inlineSource = source;
     return super.inlineTokens(source, tokens);
   }
+}
+
+function isCrowded(source) {
+  return source.length > MAX_MARKS && (source.match(MARK)?.length ?? 0) > MAX_MARKS;
 }

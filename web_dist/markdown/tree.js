@@ -45,11 +45,20 @@ export function blockNode(token, depth = 0) {
 }
 
 /** The footnotes defined in these block tokens, in order: {label, children}. */
-export function footnotesIn(tokens) {
+export function footnotesIn(tokens, depth = 0) {
+  if (depth > MAX_DEPTH) return [];
   return tokens.flatMap((token) => {
-    if (token.type === "footnote") return [{ label: token.label, children: blockNodes(token.tokens, 1) }, ...footnotesIn(token.tokens)];
-    if (token.type === "blockquote" || token.type === "list_item") return footnotesIn(token.tokens);
-    return token.type === "list" ? footnotesIn(token.items) : [];
+    switch (token.type) {
+      case "footnote":
+        return [{ label: token.label, children: blockNodes(token.tokens, 1) }, ...footnotesIn(token.tokens, depth + 1)];
+      case "blockquote":
+      case "list_item":
+        return footnotesIn(token.tokens, depth + 1);
+      case "list":
+        return footnotesIn(token.items, depth);
+      default:
+        return [];
+    }
   });
 }
 

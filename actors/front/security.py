@@ -25,7 +25,7 @@ Header = tuple[bytes, bytes]
 CONTENT_SECURITY_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data: blob:; "
     b"connect-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; "
-    b"require-trusted-types-for 'script'"
+    b"require-trusted-types-for 'script'; trusted-types 'none'"
 )
 SECURITY_HEADERS: Final[tuple[Header, ...]] = (
     (b"content-security-policy", CONTENT_SECURITY_POLICY),

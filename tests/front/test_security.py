@@ -323,6 +323,7 @@ async def test_security_headers_are_on_every_answer(path: str, status: int) -> N
     csp = answer.header(b"content-security-policy") or b""
     assert b"default-src 'none'; script-src 'self'; style-src 'self'" in csp
     assert b"unsafe" not in csp
+    assert b"require-trusted-types-for 'script'; trusted-types 'none'" in csp
     assert answer.header(b"x-content-type-options") == b"nosniff"
     assert answer.header(b"referrer-policy") == b"no-referrer"
     assert answer.header(b"cross-origin-resource-policy") == b"same-origin"

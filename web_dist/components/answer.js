@@ -7,6 +7,7 @@ import { Failure, Interruption, Note } from "./answer_end.js";
 import { returnToComposer } from "./composer.js";
 import { CopyButton } from "./copy_button.js";
 import { Editor, useReturningFocus } from "./editor.js";
+import { Icon } from "./icons.js";
 import { LiveText } from "./live_text.js";
 import { PromptButton } from "./prompt_panel.js";
 import { Receipt, ReceiptDetails } from "./receipt.js";
@@ -18,6 +19,7 @@ import { Waiting } from "./waiting.js";
 export function Answer({ answer, isLast }) {
   const isEditing = answer.draft.value !== null;
   const editButton = useReturningFocus(isEditing);
+  const isSource = useSignal(false);
   if (isEditing) {
     return html`<article class="turn from-model">
       <h2 class="visually-hidden">Editing this answer</h2>
@@ -34,17 +36,32 @@ export function Answer({ answer, isLast }) {
   return html`<article class="turn from-model" aria-busy=${isEnded ? "false" : "true"} data-phase=${answer.phase.value}>
     <h2 class="visually-hidden">Answer</h2>
     <${Thinking} answer=${answer} />
-    <${LiveText} text=${answer.text} isEnded=${() => isOver(answer)} />
+    <${LiveText} text=${answer.text} isEnded=${() => isOver(answer)} isSource=${isSource.value} />
     <${ToolCalls} calls=${answer.toolCalls.value} />
     ${isEnded
-      ? html`<${Ending} answer=${answer} isLast=${isLast} editButton=${editButton} />`
-      : html`<${Waiting} answer=${answer} />`}
+      ? html`<${Ending} answer=${answer} isLast=${isLast} isSource=${isSource} editButton=${editButton} />`
+      : html`<div class="running">
+          <${Waiting} answer=${answer} />
+          ${answer.hasText.value ? html`<${SourceButton} isSource=${isSource} />` : null}
+        </div>`}
   </article>`;
 }
 
 const ENDINGS = { failed: Failure, interrupted: Interruption };
 
-function Ending({ answer, isLast, editButton }) {
+/** Shows the text as the model wrote it, and back. */
+function SourceButton({ isSource }) {
+  return html`<button
+    type="button"
+    class="quiet"
+    title=${isSource.value ? "Show formatted" : "Show source text"}
+    aria-label="Source text"
+    aria-pressed=${isSource.value ? "true" : "false"}
+    onClick=${() => (isSource.value = !isSource.value)}
+  ><${Icon} name="source" /></button>`;
+}
+
+function Ending({ answer, isLast, isSource, editButton }) {
   const isOpen = useSignal(false);
   const HowItEnded = ENDINGS[answer.phase.value] ?? Note;
   const hasText = answer.hasText.value;
@@ -66,6 +83,7 @@ function Ending({ answer, isLast, editButton }) {
             onClick=${() => (answer.draft.value = answer.text.value)}
           />`
         : null}
+      ${hasText ? html`<${SourceButton} isSource=${isSource} />` : null}
       ${hasRetry ? null : html`<${TurnButton} icon="again" name="Regenerate" onClick=${answerAgain} />`}
       <${PromptButton} answer=${answer} />
       ${isLast && !hasText && !answer.hasReasoning.value ? null : html`<${DeleteButton} message=${answer} />`}

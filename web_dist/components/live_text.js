@@ -1,7 +1,8 @@
 // Puts a growing text on the screen: at most once a frame, and less often when a frame gets dear.
-// The DOM inside belongs to MarkdownView; Preact never looks into it.
+// The DOM inside belongs to a view (Markdown, or the source as it is); Preact never looks into it.
 import { html } from "../html.js";
 import { MarkdownView } from "../markdown/renderer.js";
+import { SourceView } from "../markdown/source_view.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { effect } from "../vendor/signals.js";
 
@@ -9,17 +10,19 @@ import { effect } from "../vendor/signals.js";
 const REST_FACTOR = 4;
 
 /**
- * @param {{text: import("../vendor/signals.js").Signal<string>, isEnded: () => boolean}} props isEnded: whether it is
- *   complete for now; follows that
+ * @param {{text: import("../vendor/signals.js").Signal<string>, isEnded: () => boolean, isSource?: boolean}} props
+ *   isEnded: whether it is complete for now; follows that. isSource: shown as it was written
  */
-export function LiveText({ text, isEnded }) {
+export function LiveText({ text, isEnded, isSource = false }) {
   const place = useRef(null);
-  useLayoutEffect(() => showGrowing(text, isEnded, place.current), [text]);
+  useLayoutEffect(() => {
+    const View = isSource ? SourceView : MarkdownView;
+    return showGrowing(text, isEnded, place.current, new View(place.current));
+  }, [text, isSource]);
   return html`<div class="prose" ref=${place}></div>`;
 }
 
-function showGrowing(text, isEnded, element) {
-  const view = new MarkdownView(element);
+function showGrowing(text, isEnded, element, view) {
   let frame = 0;
   let notBefore = 0;
 
@@ -49,5 +52,6 @@ function showGrowing(text, isEnded, element) {
   return () => {
     end();
     cancelAnimationFrame(frame);
+    element.replaceChildren();
   };
 }

@@ -1,11 +1,12 @@
-// A block of code: language label, copy button, the code itself; coloured once it is complete.
-// Copying always takes the source text, not what the page made of it.
+// A block of code: language label, wrap and copy buttons, the code itself; coloured once it is complete.
+// Copying always takes the source text, not what the page made of it. Wrapping is one choice for all blocks.
 
 import { copyText } from "../clipboard.js";
 import { highlightInto, languageLabel } from "./highlight.js";
 import { setText } from "./text_node.js";
 
 const COPIED_FOR_MS = 1600;
+const WRAP_CLASS = "wrap-code"; // on the root element, for as long as the page lives
 
 export class CodeBlock {
   #text = "";
@@ -27,7 +28,7 @@ export class CodeBlock {
     const head = make("div", "code-head");
     const name = make("span", "code-language");
     name.textContent = label === "" ? "Code" : label;
-    head.append(name, this.#copyButton());
+    head.append(name, wrapButton(), this.#copyButton());
     this.element = make("div", "code-block");
     this.element.append(head, area);
     this.update({ text, open });
@@ -53,17 +54,37 @@ export class CodeBlock {
   }
 
   #copyButton() {
-    const button = make("button", "code-copy");
-    button.type = "button";
-    button.textContent = "Copy";
-    button.setAttribute("aria-label", "Copy code");
+    const button = makeButton("code-copy", "Copy", "Copy code");
+    const say = (words, name) => {
+      button.textContent = words;
+      button.setAttribute("aria-label", name);
+    };
     button.addEventListener("click", async () => {
       const worked = await copyText(this.#text);
-      button.textContent = worked ? "Copied" : "Not copied";
-      setTimeout(() => (button.textContent = "Copy"), COPIED_FOR_MS);
+      say(...(worked ? ["Copied", "Copied code"] : ["Not copied", "Not copied"]));
+      setTimeout(() => say("Copy", "Copy code"), COPIED_FOR_MS);
     });
     return button;
   }
+}
+
+function wrapButton() {
+  const button = makeButton("code-wrap", "Wrap", "Wrap long lines");
+  const { classList } = document.documentElement;
+  button.setAttribute("aria-pressed", String(classList.contains(WRAP_CLASS)));
+  button.addEventListener("click", () => {
+    const isWrapped = classList.toggle(WRAP_CLASS);
+    for (const other of document.querySelectorAll(".code-wrap")) other.setAttribute("aria-pressed", String(isWrapped));
+  });
+  return button;
+}
+
+function makeButton(className, words, name) {
+  const button = make("button", `code-button ${className}`);
+  button.type = "button";
+  button.textContent = words;
+  button.setAttribute("aria-label", name);
+  return button;
 }
 
 function make(tag, className) {

@@ -1,6 +1,12 @@
 // Makes the end of a growing answer presentable: closes emphasis and code that the model is still
 // writing, so that marks do not flash by as text and then turn into formatting.
+// A formula shows as it is written until it is closed.
 // Used for what is on the screen between two tokens only; a finished answer is shown as it was written.
+
+import { openFormula } from "./math_rules.js";
+
+// A longer block is no prose, and searching it for marks would take too long for what can be seen of it.
+const MAX_BLOCK = 4000;
 
 /**
  * The live tail with its half-written end mended.
@@ -13,7 +19,15 @@ export function mendEnd(source) {
   const lastLine = source.slice(lastLineStart);
   // `---` or `===` under a line would make it a heading for a moment; a lone list mark an empty item.
   if (/^ {0,3}(?:-+|=+|[*+]|\d{1,9}[.)]?|#{1,6}|>)\s*$/.test(lastLine)) return source.slice(0, lastLineStart);
-  return source.slice(0, start) + closeInline(hideTableStart(source.slice(start)));
+  const block = source.slice(start);
+  if (block.length > MAX_BLOCK) return source;
+  const formula = openFormula(block);
+  const shown = formula < 0 ? hideTableStart(block) : block.slice(0, formula) + asWritten(block.slice(formula));
+  return source.slice(0, start) + closeInline(shown);
+}
+
+function asWritten(text) {
+  return text.replace(/[!-/:-@[-`{-~]/g, "\\$&");
 }
 
 /** A table is a table only after its second line; until then its header would show as bars and dashes. */
@@ -22,17 +36,26 @@ function hideTableStart(block) {
 }
 
 function closeInline(block) {
-  let text = block.replace(/!?\[([^\]\n]*)\]\([^)\s]*$/, "$1"); // the address of a link is still coming
+  let text = hideAddress(block);
   const ticks = openCodeSpan(text);
   if (ticks !== null) return text.endsWith(ticks) ? text.slice(0, -ticks.length) : text + ticks;
-  text = text.replace(/(?:\*{1,3}|~{1,2}|_{1,2})$/, (marks, at) => (isCloser(text, at, marks) ? marks : ""));
-  const plain = withoutCode(text);
+  text = text.replace(/(?<!\\)(?:\*{1,3}|~{1,2}|_{1,2})$/, (marks, at) => (isCloser(text, at, marks) ? marks : ""));
+  const plain = withoutCode(text).replace(/\\./g, "");
   const strong = count(plain, /\*\*/g) % 2 === 1;
   const emphasis = count(plain.replaceAll("**", ""), /(?<![\\*])\*(?=\S)|(?<=\S)\*/g) % 2 === 1;
   const struck = count(plain, /~~/g) % 2 === 1;
   const spaceless = text.trimEnd();
   if (!strong && !emphasis && !struck) return text;
   return spaceless + (struck ? "~~" : "") + (emphasis ? "*" : "") + (strong ? "**" : "");
+}
+
+/** Of a link whose address is still coming only the text shows. */
+function hideAddress(text) {
+  const end = text.lastIndexOf("](");
+  const start = text.lastIndexOf("[", end);
+  if (end < 0 || start < 0 || /[)\s]/.test(text.slice(end + 2))) return text;
+  const label = text.slice(start + 1, end);
+  return /[\]\n]/.test(label) ? text : text.slice(0, text[start - 1] === "!" ? start - 1 : start) + label;
 }
 
 /** The run of backticks that has no partner yet, or null. */

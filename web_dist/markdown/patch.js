@@ -4,9 +4,17 @@
 // Nodes are compared by position; an answer grows at its end, so positions are stable.
 
 import { CodeBlock } from "./code_block.js";
+import { FootnoteMark } from "./footnote_mark.js";
+import { Formula } from "./formula.js";
 import { setText } from "./text_node.js";
 
-const codeBlocks = new WeakMap();
+/** Parts that look after their own element: what makes them, and what may change of them in place. */
+const PARTS = {
+  code: { make: (code) => new CodeBlock(code), isSame: (before, after) => before.language === after.language },
+  math: { make: (math) => new Formula(math), isSame: (before, after) => before.raw === after.raw },
+  mark: { make: (label) => new FootnoteMark(label), isSame: (before, after) => before === after },
+};
+const made = new WeakMap();
 
 /**
  * Makes the children of `parent` from index `first` on match `next`.
@@ -24,12 +32,23 @@ export function patchChildren(parent, previous, next, first = 0) {
   while (parent.childNodes.length > first + next.length) parent.lastChild.remove();
 }
 
+/** The part that belongs to an element made here. */
+export function partOf(element) {
+  return made.get(element);
+}
+
+function kindOf(tree) {
+  if (tree.tag !== undefined) return null;
+  return tree.code !== undefined ? "code" : tree.math !== undefined ? "math" : "mark";
+}
+
 function create(tree) {
   if (typeof tree === "string") return document.createTextNode(tree);
-  if (tree.code !== undefined) {
-    const block = new CodeBlock(tree.code);
-    codeBlocks.set(block.element, block);
-    return block.element;
+  const kind = kindOf(tree);
+  if (kind !== null) {
+    const part = PARTS[kind].make(tree[kind]);
+    made.set(part.element, part);
+    return part.element;
   }
   const element = document.createElement(tree.tag);
   for (const [name, value] of Object.entries(tree.attrs ?? {})) element.setAttribute(name, value);
@@ -45,9 +64,11 @@ function update(existing, previous, next) {
     return true;
   }
   if (typeof previous === "string") return false;
-  if (next.code !== undefined) {
-    if (previous.code === undefined || previous.code.language !== next.code.language) return false;
-    codeBlocks.get(existing).update(next.code);
+  const kind = kindOf(next);
+  if (kind !== kindOf(previous)) return false;
+  if (kind !== null) {
+    if (!PARTS[kind].isSame(previous[kind], next[kind])) return false;
+    made.get(existing).update?.(next[kind]);
     return true;
   }
   if (previous.tag !== next.tag || !sameAttributes(previous.attrs, next.attrs)) return false;

@@ -6,16 +6,16 @@
 // answer that has any is rendered once more as a whole when it ends.
 // Invariant (tests/browser/units/markdown.test.mjs): any chunking ends in the same tree as one piece.
 
-import { Lexer } from "../vendor/marked.js";
+import { Footnotes } from "./footnotes.js";
 import { mendEnd } from "./half_written.js";
+import { AnswerLexer } from "./lexer.js";
 import { patchChildren } from "./patch.js";
-import { blockNode } from "./tree.js";
-
-// Single line breaks are kept, because models write verse, addresses and lists that way.
-const OPTIONS = { gfm: true, breaks: true };
+import { blockNode, footnotesIn } from "./tree.js";
 
 // A blank line with more spaces in it than this is not recognised; the block then settles a little later.
 const BLANK_LINE_SPAN = 100;
+
+/** @typedef {{nodes: Array, notes: Array}} Shown the nodes of blocks, and the footnotes that are defined in them */
 
 /** Splits a growing text into settled and live blocks; knows no DOM. */
 export class GrowingMarkdown {
@@ -37,7 +37,7 @@ export class GrowingMarkdown {
 
   /**
    * Takes what is settled by now off the tail.
-   * @returns {{settled: Array, live: Array}} tree nodes; the settled ones are returned only once
+   * @returns {{settled: Shown, live: Shown}} the settled part is returned only once
    */
   advance() {
     const tokens = this.#lex(this.#tail);
@@ -45,17 +45,17 @@ export class GrowingMarkdown {
     const settled = tokens.slice(0, settledCount);
     const length = settled.reduce((sum, token) => sum + token.raw.length, 0);
     if (!this.#tail.startsWith(settled.map((token) => token.raw).join(""))) {
-      return { settled: [], live: nodesOf(tokens) }; // the lexer changed the text: settle nothing yet
+      return { settled: nothing(), live: shown(tokens) }; // the lexer changed the text: settle nothing yet
     }
     this.#tail = this.#tail.slice(length);
     // Only complete definitions are remembered: the first one of a name counts, even a half-written one.
     for (const { type, tag, href, title } of settled) if (type === "def") this.#definitions[tag] ??= { href, title };
-    return { settled: nodesOf(settled), live: this.#liveNodes(tokens.slice(settledCount)) };
+    return { settled: shown(settled), live: this.#live(tokens.slice(settledCount)) };
   }
 
   /** Everything that is not settled, as it is if nothing more comes. More may: a cut answer can be continued. */
   finish() {
-    return nodesOf(this.#lex(this.#tail));
+    return shown(this.#lex(this.#tail));
   }
 
   /** The whole text in one piece, for answers with link definitions. */
@@ -65,18 +65,18 @@ export class GrowingMarkdown {
 
   whole() {
     this.#definitions = Object.create(null);
-    return nodesOf(this.#lex(this.#source));
+    return shown(this.#lex(this.#source));
   }
 
-  #liveNodes(tokens) {
+  #live(tokens) {
     const last = tokens.at(-1);
-    if (last === undefined || last.type === "code" || last.type === "html") return nodesOf(tokens);
+    if (last === undefined || last.type === "code" || last.type === "html") return shown(tokens);
     const mended = mendEnd(this.#tail);
-    return nodesOf(mended === this.#tail ? tokens : this.#lex(mended));
+    return shown(mended === this.#tail ? tokens : this.#lex(mended));
   }
 
   #lex(source) {
-    const lexer = new Lexer(OPTIONS);
+    const lexer = new AnswerLexer();
     Object.assign(lexer.tokens.links, this.#definitions);
     try {
       const tokens = lexer.lex(source);
@@ -105,63 +105,75 @@ function countSettled(tokens) {
   return settled;
 }
 
-function nodesOf(tokens) {
-  return tokens.map((token) => blockNode(token)).filter((made) => made !== null);
+function shown(tokens) {
+  const nodes = tokens.map((token) => blockNode(token)).filter((made) => made !== null);
+  return { nodes, notes: footnotesIn(tokens) };
 }
 
 /** Shows a growing text inside an element that belongs to it alone. */
 export class MarkdownView {
-  #element;
+  #blocks = document.createElement("div");
+  #footnotes;
   #markdown = new GrowingMarkdown();
   #seen = 0;
-  #settledCount = 0;
-  #live = [];
+  #settled = nothing();
+  #live = nothing();
   #isInOnePiece = false; // shown by a whole pass: nothing of it counts as settled
 
   constructor(element) {
-    this.#element = element;
+    this.#blocks.className = "blocks";
+    element.append(this.#blocks);
+    this.#footnotes = new Footnotes(element);
   }
 
   /** @param {string} text the whole answer so far; only ever grows, also after `finish` */
   update(text) {
-    if (this.#isInOnePiece) this.#startAgain();
-    this.#markdown.append(text.slice(this.#seen));
-    this.#seen = text.length;
+    if (this.#isInOnePiece) {
+      this.#markdown = new GrowingMarkdown();
+      this.#seen = 0;
+      this.#isInOnePiece = false;
+    }
+    this.#take(text);
     const { settled, live } = this.#markdown.advance();
-    this.#show([...settled, ...live]);
-    this.#settledCount += settled.length;
+    this.#show(joined(settled, live), true);
+    this.#settled.nodes.push(...settled.nodes);
+    this.#settled.notes.push(...settled.notes);
     this.#live = live;
   }
 
   /** Shows the text in its final form. */
   finish(text) {
-    this.#markdown.append(text.slice(this.#seen));
-    this.#seen = text.length;
-    if (this.#markdown.needsWholePass) {
-      this.#clear();
-      this.#show(this.#markdown.whole());
-      this.#isInOnePiece = true;
+    this.#take(text);
+    if (!this.#markdown.needsWholePass) {
+      const last = this.#markdown.finish();
+      this.#show(last, false);
+      this.#live = last;
       return;
     }
-    const last = this.#markdown.finish();
-    this.#show(last);
-    this.#live = last;
+    // What is already shown as it should be is not touched.
+    this.#live = joined(this.#settled, this.#live);
+    this.#settled = nothing();
+    const whole = this.#markdown.whole();
+    this.#show(whole, false);
+    this.#live = whole;
+    this.#isInOnePiece = true;
   }
 
-  #startAgain() {
-    this.#clear();
-    this.#markdown = new GrowingMarkdown();
-    this.#seen = 0;
-    this.#isInOnePiece = false;
+  #take(text) {
+    this.#markdown.append(text.slice(this.#seen));
+    this.#seen = text.length;
   }
 
-  #clear() {
-    this.#element.replaceChildren();
-    this.#settledCount = 0;
-    this.#live = [];
+  #show({ nodes, notes }, isGrowing) {
+    patchChildren(this.#blocks, this.#live.nodes, nodes, this.#settled.nodes.length);
+    this.#footnotes.show([...this.#settled.notes, ...notes], isGrowing);
   }
+}
 
-  #show(nodes) {
-    patchChildren(this.#element, this.#live, nodes, this.#settledCount);
-  }
+function nothing() {
+  return { nodes: [], notes: [] };
+}
+
+function joined(first, second) {
+  return { nodes: [...first.nodes, ...second.nodes], notes: [...first.notes, ...second.notes] };
 }

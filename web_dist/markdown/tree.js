@@ -1,8 +1,9 @@
 // From marked's tokens to a plain tree that patch.js turns into DOM nodes. No HTML strings anywhere:
 // HTML in an answer is text, an image is a line that names it, a link is checked by links.js.
 //
-// A node of the tree is a string, {tag, attrs, children}, or {code: {language, text, open}}.
-// Each block token gives exactly one node, or none (blank lines, link definitions).
+// A node of the tree is a string, {tag, attrs, children}, or one of the parts that have a life of their own:
+// {code: {language, text, open}}, {math: {source, raw, isDisplay}}, {mark: label} for a footnote's mark.
+// Each block token gives exactly one node, or none (blank lines, definitions of links and footnotes).
 
 import { decodeEntities } from "./entities.js";
 import { safeAddress } from "./links.js";
@@ -18,7 +19,10 @@ export function blockNode(token, depth = 0) {
   switch (token.type) {
     case "space":
     case "def":
+    case "footnote":
       return null;
+    case "math":
+      return mathNode(token);
     case "paragraph":
       return textBlock("p", inlineNodes(token.tokens, depth));
     case "text":
@@ -38,6 +42,24 @@ export function blockNode(token, depth = 0) {
     default:
       return raw(token.raw);
   }
+}
+
+/** The footnotes defined in these block tokens, in order: {label, children}. */
+export function footnotesIn(tokens, depth = 0) {
+  if (depth > MAX_DEPTH) return [];
+  return tokens.flatMap((token) => {
+    switch (token.type) {
+      case "footnote":
+        return [{ label: token.label, children: blockNodes(token.tokens, 1) }, ...footnotesIn(token.tokens, depth + 1)];
+      case "blockquote":
+      case "list_item":
+        return footnotesIn(token.tokens, depth + 1);
+      case "list":
+        return footnotesIn(token.items, depth);
+      default:
+        return [];
+    }
+  });
 }
 
 function blockNodes(tokens, depth) {
@@ -141,9 +163,17 @@ function inlineNode(token, depth) {
       return imageNode(token);
     case "checkbox":
       return checkboxNode(token);
+    case "math":
+      return mathNode(token);
+    case "footnoteMark":
+      return { mark: token.label };
     default:
       return token.raw;
   }
+}
+
+function mathNode({ text, raw, isDisplay }) {
+  return { math: { source: text, raw: raw.trim(), isDisplay } };
 }
 
 function linkNode(token, depth) {

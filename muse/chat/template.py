@@ -197,8 +197,7 @@ class ChatTemplate:
         split = wordless_calls(messages, pieces_of(rendered))
         if split:
             rendered = render(messages)
-        if options is not None:
-            check_effort(options, extra, rendered, lambda name, effort: render(messages, **{name: scaffold(effort)}))
+        check_effort(options, extra, rendered, lambda name, effort: render(messages, **{name: scaffold(effort)}))
         self._check_unknown(rendered)
         pieces = list(pieces_of(rendered))
         if with_pictures is not None:

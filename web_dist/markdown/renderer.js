@@ -144,8 +144,9 @@ export class MarkdownView {
   /** Shows the text in its final form. */
   finish(text) {
     this.#take(text);
+    // Read to the end before it is asked: the definition may stand in what came since the last frame.
+    const last = this.#markdown.finish();
     if (!this.#markdown.needsWholePass) {
-      const last = this.#markdown.finish();
       this.#show(last, false);
       this.#live = last;
       return;

@@ -27,8 +27,8 @@ STICKING_OUT = """() => {
 }"""
 
 
-MUST_BE_REACHED = """New chat|Settings|Conversation|Edit message|Copy code|Table|Copy answer|Edit answer|Regenerate
-Message|Add files|Close settings
+MUST_BE_REACHED = """New chat|Chats|Settings|Conversation|Edit message|Copy code|Table|Copy answer|Edit answer
+Regenerate|Message|Add files|Close settings
 System message|Temperature|Temperature, slider|Seed|System""".replace("\n", "|").split("|")
 TOO_SMALL = """() => [...document.querySelectorAll("button, input:not([disabled]), textarea")]
   .filter((e) => e.checkVisibility())

@@ -2,6 +2,7 @@
 import { Announcer } from "./components/announcer.js";
 import { RefusedFiles } from "./components/attachment_tray.js";
 import { Banner } from "./components/banner.js";
+import { ChatsSheet } from "./components/chats_sheet.js";
 import { Composer } from "./components/composer.js";
 import { ContextMeter } from "./components/context_bar.js";
 import { Header } from "./components/header.js";
@@ -28,6 +29,7 @@ function App() {
         <${Banner} /><${Notices} /><${RefusedFiles} /><${QueueList} /><${Composer} /><${ContextMeter} />
       </div>
     </footer>
+    <${ChatsSheet} />
     <${SettingsSheet} />
     <${PromptPanel} />
     <${ShortcutList} />

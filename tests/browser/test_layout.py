@@ -27,12 +27,13 @@ STICKING_OUT = """() => {
 }"""
 
 
-MUST_BE_REACHED = """New chat|Settings|Conversation|Edit message|Copy code|Table|Copy answer|Edit answer|Regenerate
-Message|Add files|Close settings
+MUST_BE_REACHED = """New chat|Chats|Settings|Conversation|Edit message|Copy code|Table|Copy answer|Edit answer
+Regenerate|Message|Add files|Close settings
 System message|Temperature|Temperature, slider|Seed|System""".replace("\n", "|").split("|")
 TOO_SMALL = """() => [...document.querySelectorAll("button, input:not([disabled]), textarea")]
   .filter((e) => e.checkVisibility())
-  .map((e) => [e.getAttribute("aria-label") ?? e.id ?? e.textContent, e.getBoundingClientRect()])
+  .map((e) => e.closest("label.check") ?? e)
+  .map((e) => [e.getAttribute("aria-label") ?? (e.id || e.textContent), e.getBoundingClientRect()])
   .filter(([, box]) => box.height < 44 || box.width < 44)
   .map(([name, box]) => `${name} ${box.width} x ${box.height}`)"""
 

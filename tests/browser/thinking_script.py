@@ -50,7 +50,7 @@ def thinking_script(folder: Path) -> dict[str, Any]:
     return {
         "model_id": "scripted-thinker",
         "special_tokens": ["<|eot|>", "<|start|>", "<|message|>", "<|eom|>"],
-        "chat_template": "{% if reasoning_strength %}{{ reasoning_strength }} {% endif %}" + TEMPLATE,
+        "chat_template": "{% if reasoning_strength %}Strength: {{ reasoning_strength }}.{% endif %}" + TEMPLATE,
         "answers": [
             # Thinks until it is told to answer; its answer is then the same once more.
             {"when": "endless", "tokens": [*OPEN, *pieces(LONG_THOUGHT) * 20], "token_ms": 10},

@@ -2,7 +2,8 @@
 import { html } from "../html.js";
 import { newChat } from "../state/conversation.js";
 import { server, status } from "../state/server.js";
-import { isSettingsOpen } from "../state/view.js";
+import { isChatsOpen, isSettingsOpen } from "../state/view.js";
+import { CHATS_ID } from "./chats_sheet.js";
 import { focusComposer } from "./composer.js";
 import { Icon, Mark } from "./icons.js";
 import { SETTINGS_ID } from "./settings_sheet.js";
@@ -13,7 +14,6 @@ export function startNewChat() {
 }
 
 export function Header() {
-  const isOpen = isSettingsOpen.value;
   return html`<header class="bar">
     <div class="brand"><${Mark} /><h1>Muse Glimmer</h1></div>
     <${StatusLine} />
@@ -21,19 +21,24 @@ export function Header() {
       <button type="button" class="quiet" title="New chat" onClick=${startNewChat}>
         <${Icon} name="plus" /><span class="label">New chat</span>
       </button>
-      <button
-        type="button"
-        class="quiet"
-        title="Settings"
-        aria-expanded=${isOpen ? "true" : "false"}
-        aria-controls=${SETTINGS_ID}
-        onClick=${() => (isSettingsOpen.value = !isOpen)}
-      >
-        <${Icon} name="sliders" /><span class="label">Settings</span>
-      </button>
+      <${SheetButton} name="Chats" icon="tray" controls=${CHATS_ID} isOpen=${isChatsOpen} />
+      <${SheetButton} name="Settings" icon="sliders" controls=${SETTINGS_ID} isOpen=${isSettingsOpen} />
     </div>
     <${LoadLine} />
   </header>`;
+}
+
+function SheetButton({ name, icon, controls, isOpen }) {
+  return html`<button
+    type="button"
+    class="quiet"
+    title=${name}
+    aria-expanded=${isOpen.value ? "true" : "false"}
+    aria-controls=${controls}
+    onClick=${() => (isOpen.value = !isOpen.value)}
+  >
+    <${Icon} name=${icon} /><span class="label">${name}</span>
+  </button>`;
 }
 
 function StatusLine() {

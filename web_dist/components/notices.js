@@ -1,6 +1,6 @@
 // Above the composer: what there is to say about the conversation as a whole. Each can be dismissed.
 import { html } from "../html.js";
-import { isRunning, undoable } from "../state/conversation.js";
+import { bringBack, isRunning, messages, putAway, undoable } from "../state/conversation.js";
 import { undoEdit } from "../state/edits.js";
 import { refusal, remark } from "../state/notices.js";
 import { returnToComposer } from "./composer.js";
@@ -10,8 +10,22 @@ import { UNDO_ID } from "./turn_button.js";
 
 export function Notices() {
   return html`<div role="status">${remark.value === null ? null : html`<${Remark} words=${remark.value} />`}</div>
+    <${PutAway} />
     <${Deletion} />
     ${refusal.value === null ? null : html`<${Refusal} refusal=${refusal.value} />`}`;
+}
+
+/** The way back from another chat that was opened; an empty one offers it itself. */
+function PutAway() {
+  if (putAway.value === null || messages.value.length === 0 || isRunning.value) return null;
+  const back = () => {
+    bringBack();
+    returnToComposer();
+  };
+  return html`<div class="remark">
+    <p>The chat before this one is put away.</p>
+    <button type="button" class="quiet" onClick=${back}><${Icon} name="back" />Bring it back</button>
+  </div>`;
 }
 
 /** What was deleted, and the way back. The announcer says it to those who do not see it. */

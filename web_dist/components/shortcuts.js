@@ -4,7 +4,7 @@ import { html } from "../html.js";
 import { isRunning, messages, stop } from "../state/conversation.js";
 import { remark } from "../state/notices.js";
 import { hasShortcuts, isTyping, switchShortcuts } from "../state/shortcuts.js";
-import { isSettingsOpen, isShortcutListOpen } from "../state/view.js";
+import { isChatsOpen, isSettingsOpen, isShortcutListOpen } from "../state/view.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { focusComposer } from "./composer.js";
 import { startNewChat } from "./header.js";
@@ -18,7 +18,8 @@ const KEYS = [
   { key: "c", words: "Copy the last answer", run: copyLastAnswer },
   { key: "t", words: "Open or fold the last thinking", run: () => lastOf(".thought-head")?.click() },
   { key: "e", words: "Jump to the newest", run: jumpToNewest },
-  { key: "s", words: "Open or close the settings", run: () => (isSettingsOpen.value = !isSettingsOpen.value) },
+  { key: "s", words: "Open or close the settings", run: () => toggle(isSettingsOpen) },
+  { key: "k", words: "Open or close the kept chats", run: () => toggle(isChatsOpen) },
   { key: "?", words: "This list", run: () => (isShortcutListOpen.value = true) },
 ];
 const WRITING_KEYS = [
@@ -46,6 +47,10 @@ function onKeyDown(event) {
   if (shortcut === undefined || !hasShortcuts.value || isTyping(event)) return;
   event.preventDefault();
   shortcut.run();
+}
+
+function toggle(sheet) {
+  sheet.value = !sheet.value;
 }
 
 async function copyLastAnswer() {

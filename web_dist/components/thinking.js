@@ -35,7 +35,7 @@ function Thought({ answer }) {
     if (!isShown) isAtEnd.value = false;
     answer.isThoughtShown.value = !isShown;
   };
-  return html`<section class="thought" aria-label="Thinking">
+  return html`<div class="thought" role="group" aria-label="Thinking">
     <button
       type="button"
       ref=${head}
@@ -47,7 +47,7 @@ function Thought({ answer }) {
     <div id=${id} class="thought-body" ref=${body} hidden=${!isShown}>
       ${isShown ? html`<${LiveText} text=${answer.reasoning} isEnded=${() => !isThinking(answer)} />` : null}
     </div>
-  </section>`;
+  </div>`;
 }
 
 /** Follows the answer. */

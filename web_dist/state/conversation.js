@@ -10,9 +10,12 @@ import { ApiError } from "../net/api.js";
 import { askDetached, cancelReply, readReply } from "../net/reply.js";
 import { batch, computed, signal } from "../vendor/signals.js";
 import { picturesIn, putDraftAway, wordsOf } from "./draft.js";
+import { circumstancesOf, noteCircumstances } from "./circumstances.js";
 import { applyUpdate, asTurn, cutLoose, newAnswer, reopen, userMessage } from "./messages.js";
 import { clearNotices } from "./notices.js";
-import { closeSession, hasStarted, noteStarted, renewSession, sessionId } from "./session.js";
+import { keepAs, keptId } from "./kept_id.js";
+import { server } from "./server.js";
+import { closeSession, hasStarted, noteStarted, renewSession, sessionId, tellHistory } from "./session.js";
 import { requestFields, systemMessage } from "./settings.js";
 
 // How long a stopped stream may take to end by itself (it then brings its figures) before it is left.
@@ -20,7 +23,7 @@ const STOP_PATIENCE_MS = 1500;
 
 /** @type {import("../vendor/signals.js").Signal<Array<object>>} user and assistant messages, oldest first */
 export const messages = signal([]);
-/** What New chat put away, until the next request: {history, bringDraft}, or null. */
+/** What New chat put away, until the next request: {history, bringDraft, system, kept}, or null. */
 export const putAway = signal(null);
 /** What can be undone until the next request, or null: {history, edited, words}. history: messages as they were;
  * edited: the answer that replaces one of them, null after a deletion; words: what was done. */
@@ -64,7 +67,15 @@ export function ask(history, onRefused = null) {
   };
   const before = onRefused === null ? null : { replaced, putBack, takenWith: "started", onRefused };
   messages.value = [...history, answer];
-  start(answer, before, (abort) => askDetached(requestBody(history), abort));
+  const body = requestBody(history);
+  noteHow(history.at(-1), answer);
+  start(answer, before, (abort) => askDetached(body, abort));
+}
+
+function noteHow(question, answer) {
+  const at = new Date().toISOString();
+  if (circumstancesOf(question).at === undefined) noteCircumstances(question, { at });
+  noteCircumstances(answer, { at, model: server.value?.model?.id, settings: requestFields() });
 }
 
 /**
@@ -139,7 +150,12 @@ export function newChat() {
     run.answer.phase.value = "stopped";
     running.value = null;
   }
-  if (left.length > 0) putAway.value = { history: left, bringDraft: putDraftAway() };
+  if (left.length > 0) {
+    putAway.value = { history: left, bringDraft: putDraftAway(), system: systemMessage.value, kept: keptId.value };
+  }
+  // An edit that was not taken yet is no part of what is kept.
+  messages.value = left;
+  keepAs(null);
   if (hasStarted()) {
     closeSession(sessionId());
     renewSession();
@@ -150,14 +166,27 @@ export function newChat() {
   clearNotices();
 }
 
-/** Undoes New chat. The server has closed the old session; the next request tells the new one everything. */
+/** Undoes New chat. The server has closed the old session; the new one is told everything. */
 export function bringBack() {
-  if (putAway.value === null) return;
-  const { history, bringDraft } = putAway.value;
+  if (putAway.value === null || !canAsk.value) return;
+  const { history, bringDraft, system, kept } = putAway.value;
   cutLoose(history);
+  keepAs(null);
+  systemMessage.value = system;
   messages.value = history;
+  keepAs(kept);
   bringDraft();
   putAway.value = null;
+  clearNotices();
+  tellHistory(asSent(history));
+}
+
+/** Puts another conversation in the place of this one, which can be brought back as after New chat. */
+export function openChat(history, system) {
+  newChat();
+  systemMessage.value = system;
+  messages.value = history;
+  tellHistory(asSent(history));
 }
 
 /**

@@ -5,7 +5,8 @@ import { ApiError, getJson } from "../net/api.js";
 import { computed, effect } from "../vendor/signals.js";
 import { isRestoring, messages, show } from "./conversation.js";
 import { fetchDraft, keepDrafts, showDraft } from "./draft_keeper.js";
-import { cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
+import { findKept, followKeeping, mayHaveKept } from "./keeper.js";
+import { asTurn, cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
 import { server } from "./server.js";
 import { claimSession, hasStarted, isReloaded, renewSession, sessionId } from "./session.js";
@@ -27,25 +28,40 @@ const instanceId = computed(() => server.value?.server.instance_id ?? null);
  */
 export async function restoreChat() {
   const wanted = sessionId();
-  isRestoring.value = hasStarted();
+  const isNew = !isReloaded();
+  const isKnown = hasStarted();
+  const isKept = mayHaveKept(isNew);
+  isRestoring.value = isKnown || isKept;
   const isOurs = await claimSession();
+  const kept = isKept ? await findKept(isNew) : null;
   // The draft of a copied tab is the other tab's, too.
   const fetching = isOurs && isReloaded() ? fetchDraft(wanted) : null;
-  const isStill = !isRestoring.value || (await restoreMessages(wanted, isOurs));
+  const isStill = !isRestoring.value || (await restoreMessages(isKnown ? wanted : null, isOurs, kept));
   const found = await fetching;
   if (found !== null && isStill) showDraft(found);
   keepDrafts();
+  followKeeping();
 }
 
-/** Returns false if New chat was chosen meanwhile. */
-async function restoreMessages(wanted, isOurs) {
-  const outcome = await fetchSession(wanted);
+/**
+ * Shows what the server holds, or else what this browser kept. Returns false if New chat was chosen meanwhile.
+ * @param {string|null} wanted id of the session, null if the server knows none
+ * @param {{history: object[], system: string}|null} kept
+ */
+async function restoreMessages(wanted, isOurs, kept) {
+  const outcome = wanted === null ? { session: null, isForgotten: false } : await fetchSession(wanted);
   if (!isRestoring.value) return false;
   isRestoring.value = false;
-  // A copy of a tab shows the same conversation, and goes its own way from there.
-  if (outcome.session !== null) showSession(outcome.session, isOurs);
-  else remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
   if (outcome.isForgotten) renewSession();
+  if (outcome.session !== null) {
+    // A copy of a tab shows the same conversation, and goes its own way from there.
+    showSession(outcome.session, isOurs, kept);
+  } else if (kept !== null) {
+    systemMessage.value = kept.system;
+    show(kept.history, null);
+  } else if (wanted !== null) {
+    remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
+  }
   return true;
 }
 
@@ -58,7 +74,7 @@ async function fetchSession(id) {
   }
 }
 
-function showSession(session, isOurs) {
+function showSession(session, isOurs, kept) {
   // A request that still waits for the model is what was last seen here.
   const waiting = session.waiting.at(-1) ?? null;
   const records = waiting?.messages ?? session.messages;
@@ -67,7 +83,8 @@ function showSession(session, isOurs) {
   // Later ones, which only API programs write, stay where they are.
   const hasSystem = records[0]?.role === "system";
   if (hasSystem) systemMessage.value = records[0].content;
-  const history = records.slice(hasSystem ? 1 : 0).map(restoredMessage);
+  const told = records.slice(hasSystem ? 1 : 0).map(restoredMessage);
+  const history = kept === null ? told : withKept(told, kept.history, running !== null);
   if (!isOurs) {
     // The replies are the other tab's: only there can they go on.
     cutLoose(history);
@@ -77,6 +94,23 @@ function showSession(session, isOurs) {
     history.push(missingAnswer(new ApiError("This message has no answer yet.")));
   }
   show(history, running);
+}
+
+/**
+ * The server's messages, and for as long as the kept ones say the same, those: they know more (thinking, receipts and
+ * times of answers that the server was only told).
+ * @param {boolean} isRunning the last one may still grow, and is the server's
+ */
+function withKept(told, kept, isRunning) {
+  const said = kept.filter((message) => message.role !== "assistant" || message.hasText.value || message.toolCalls.value.length > 0);
+  const last = told.length - (isRunning ? 1 : 0);
+  let isSame = true;
+  return told.map((message, at) => {
+    isSame &&= at < last && at < said.length && JSON.stringify(asTurn(message)) === JSON.stringify(asTurn(said[at]));
+    if (!isSame) return message;
+    if (message.role === "assistant") Object.assign(said[at], { replyId: message.replyId });
+    return said[at];
+  });
 }
 
 /** Says so when the server that answers is not the one that knew the conversation. */

@@ -1,0 +1,138 @@
+"""The page under other conditions: on paper, zoomed, with the system's colours, without motion, by touch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.scripts import ask, wait_over, wait_until
+from tests.browser.test_layout import STICKING_OUT, TOO_SMALL
+from tests.server_process import ServerProcess
+
+pytestmark = pytest.mark.browser
+
+VISIBLE_CONTROLS = """() => [...document.querySelectorAll("button, textarea, input, header, footer, dialog")]
+  .filter((e) => e.checkVisibility() && !e.matches(".prose input, .thought-head"))
+  .map((e) => e.outerHTML.slice(0, 80))"""
+# Of everything that can be scrolled to, what lies outside of its scroller's reach or under the parts that stand still.
+OUT_OF_REACH = """() => [...document.querySelectorAll("button, textarea, input, a[href]")]
+  .filter((e) => e.checkVisibility({opacityProperty: false, visibilityProperty: true}))
+  .filter((e) => {
+    e.scrollIntoView({block: "center", behavior: "instant"});
+    const box = e.getBoundingClientRect();
+    const found = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    return found === null || !(e.contains(found) || found.contains(e) || found.parentElement?.contains(e));
+  }).map((e) => e.outerHTML.slice(0, 100))"""
+DIFFERS = """([one, other]) => {
+  const look = (selector) => {
+    const style = getComputedStyle(document.querySelector(selector));
+    return [style.backgroundColor, style.borderTopColor, style.borderTopWidth, style.color].join();
+  };
+  return look(one) !== look(other);
+}"""
+
+
+def test_paper_gets_the_words_and_no_controls(open_page: Callable[..., Page], chat_server: ServerProcess) -> None:
+    """All of a long chat over several pages, in dark ink also from the dark theme, with the addresses of links."""
+    page = open_page(chat_server.url, color_scheme="dark")
+    wait_over(ask(page, "tour"))
+    wait_over(ask(page, "long please"))
+    page.get_by_role("button", name="Settings", exact=True).click()
+    on_screen = page.pdf()
+    page.emulate_media(media="print")
+    assert page.evaluate(VISIBLE_CONTROLS) == []
+    address = "getComputedStyle(document.querySelector('.prose a[href^=https]'), '::after').content"
+    assert "https://example.com/a?b=1" in page.evaluate(address)
+    inks = page.evaluate("[...document.querySelectorAll('.prose p')].map((e) => getComputedStyle(e).color)")
+    assert set(inks) <= {"rgb(28, 32, 35)", "rgb(75, 82, 88)"}  # --ink and --ink-soft of the light theme
+    heights = page.evaluate("[document.documentElement.scrollHeight, document.querySelector('.column').offsetHeight]")
+    assert heights[0] >= heights[1] > 2 * 800
+    assert len(re.findall(rb"/Type\s*/Page\b", on_screen)) > 1
+
+
+@pytest.mark.parametrize("size", [(640, 400), (320, 256)], ids=["200 %", "400 %"])
+def test_zoomed_in_everything_can_be_reached(
+    open_page: Callable[..., Page], chat_server: ServerProcess, size: tuple[int, int]
+) -> None:
+    """1280 x 800 at 200 % (WCAG 1.4.4), 1280 x 1024 at 400 % (1.4.10): nothing sideways, nothing covered, and room
+    to read."""
+    page = open_page(chat_server.url, viewport={"width": size[0], "height": size[1]})
+    wait_over(ask(page, "tour"))
+    assert page.locator(".transcript").bounding_box()["height"] > size[1] / 4  # type: ignore[index]
+    assert page.evaluate(STICKING_OUT) == []
+    assert page.evaluate(OUT_OF_REACH) == []
+    for name in ("Chats", "Settings"):
+        page.get_by_role("button", name=name, exact=True).click()
+        expect(page.get_by_role("heading", name=name, exact=True)).to_be_focused()
+        assert page.evaluate(STICKING_OUT) == []
+        page.keyboard.press("Escape")
+    page.get_by_role("region", name="Conversation").focus()
+    page.keyboard.press("?")
+    page.get_by_label("Use single keys").scroll_into_view_if_needed()
+    expect(page.get_by_label("Use single keys")).to_be_in_viewport()
+    assert page.evaluate(STICKING_OUT) == []
+
+
+def test_with_the_systems_colours_nothing_is_told_by_a_background_alone(
+    open_page: Callable[..., Page], thinking_server: ServerProcess
+) -> None:
+    """Forced colours: what is chosen, whose words they are and where buttons end can still be seen."""
+    page = open_page(thinking_server.url, forced_colors="active")
+    wait_over(ask(page, "plain"))
+    page.get_by_role("button", name="Settings", exact=True).click()
+    page.get_by_label("High", exact=True).check()
+    border = "(e) => parseFloat(getComputedStyle(e).borderTopWidth)"
+    for selector in (".bubble", ".send", ".segments"):
+        assert page.locator(selector).first.evaluate(border) >= 1, selector
+    assert page.evaluate(DIFFERS, ["[value=high] + span", "[value=low] + span"])
+    page.get_by_label("Longest answer", exact=True).fill("7")
+    on, off = ".setting-default[aria-pressed=true]", ".setting-default[aria-pressed=false]"
+    assert page.evaluate(DIFFERS, [on, off])
+
+
+def test_without_motion_nothing_moves(open_page: Callable[..., Page], chat_server: ServerProcess) -> None:
+    """While an answer is written no animation runs on, and the way to the newest is one step."""
+    page = open_page(chat_server.url, reduced_motion="reduce")
+    answer = ask(page, "long please")
+    expect(answer.locator(".prose")).to_contain_text("Paragraph 12 has")
+    lasting = "document.getAnimations().filter((a) => a.effect.getComputedTiming().endTime > 20).length"
+    assert page.evaluate(lasting) == 0
+    wait_over(answer)
+    page.locator(".transcript").evaluate("e => e.scrollTo(0, 0)")
+    jump = page.get_by_role("button", name="Jump to newest")
+    jump.wait_for()
+    distance = """() => {
+      document.querySelector(".jump").click();
+      const e = document.querySelector(".transcript");
+      return e.scrollHeight - e.clientHeight - e.scrollTop;
+    }"""
+    assert page.evaluate(distance) <= 1
+    wait_until(page, "!document.querySelector('.jump')")
+
+
+def test_sheets_and_lists_fit_a_finger(open_page: Callable[..., Page], chat_server: ServerProcess) -> None:
+    """Kept chats, presets and shortcuts on a touch screen: 44 px each way."""
+    page = open_page(chat_server.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page.get_by_label("Message", exact=True).fill("short")
+    page.get_by_role("button", name="Send").tap()
+    wait_over(page.locator(".from-model"))
+    page.get_by_role("button", name="Chats", exact=True).tap()
+    page.get_by_label("Keep this chat in this browser").check()
+    page.get_by_role("button", name="Delete short").tap()
+    assert page.evaluate(TOO_SMALL) == []
+    page.get_by_role("button", name="Cancel").tap()
+    assert page.evaluate(TOO_SMALL) == []
+    page.get_by_role("button", name="Close chats").tap()
+    page.get_by_role("button", name="Settings", exact=True).tap()
+    page.get_by_role("button", name="Save these settings").tap()
+    page.get_by_label("Name of the preset").fill("One")
+    assert page.evaluate(TOO_SMALL) == []
+    page.get_by_role("button", name="Save", exact=True).tap()
+    expect(page.get_by_role("button", name="Rename One")).to_be_visible()
+    assert page.evaluate(TOO_SMALL) == []
+    page.get_by_role("button", name="Close settings").tap()
+    page.get_by_role("button", name="Delete from here").last.tap()
+    assert page.evaluate(TOO_SMALL) == []

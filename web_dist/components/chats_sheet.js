@@ -1,0 +1,157 @@
+// The chat as a file, and chats that this browser keeps.
+import { html } from "../html.js";
+import { openFile, saveAsJson, saveAsMarkdown } from "../state/chat_files.js";
+import { messages } from "../state/conversation.js";
+import { forget, keepThis, keptChats, openKept, refreshKept } from "../state/keeper.js";
+import { keptId } from "../state/kept_id.js";
+import { isChatsOpen } from "../state/view.js";
+import { useEffect, useRef } from "../vendor/preact-hooks.js";
+import { useSignal } from "../vendor/signals.js";
+import { count } from "./figures.js";
+import { Icon } from "./icons.js";
+import { Sheet } from "./sheet.js";
+
+export const CHATS_ID = "chats";
+
+export function ChatsSheet() {
+  return html`<${Sheet} id=${CHATS_ID} title="Chats" isOpen=${isChatsOpen}>
+    <${Files} />
+    <${Keeping} />
+    <${KeptList} />
+  <//>`;
+}
+
+function Files() {
+  const input = useRef(null);
+  const fault = useSignal(null);
+  const isEmpty = messages.value.length === 0;
+  const open = async (event) => {
+    const [file] = event.target.files;
+    event.target.value = ""; // the same file may be chosen again
+    if (file !== undefined) fault.value = await openFile(file);
+  };
+  return html`<section class="setting" aria-labelledby="files-title">
+    <h3 id="files-title" class="setting-name">As a file</h3>
+    <div class="file-buttons">
+      <button type="button" class="framed" disabled=${isEmpty} onClick=${saveAsJson}>Save as JSON</button>
+      <button type="button" class="framed" disabled=${isEmpty} onClick=${saveAsMarkdown}>Save as Markdown</button>
+      <button type="button" class="framed" onClick=${() => input.current.click()}>Open a file</button>
+    </div>
+    <input ref=${input} type="file" accept=".json,application/json" hidden aria-label="Chat file" onChange=${open} />
+    <p class="setting-help">
+      JSON holds all of the chat, with pictures, thinking and receipts, and can be opened here again. Markdown is for
+      reading. Opening a file puts this chat away; it can be brought back.
+    </p>
+    ${fault.value === null ? null : html`<p class="setting-help fault" role="alert">${fault.value}</p>`}
+  </section>`;
+}
+
+function Keeping() {
+  const isAsking = useSignal(false);
+  const isKept = keptId.value !== null;
+  const change = (event) => {
+    if (event.target.checked) {
+      keepThis();
+      return;
+    }
+    // It is on until the question is answered.
+    event.target.checked = true;
+    isAsking.value = true;
+  };
+  const stop = () => {
+    isAsking.value = false;
+    forget(keptId.value);
+  };
+  return html`<section class="setting-group" aria-labelledby="keeping-title">
+    <h3 id="keeping-title">In this browser</h3>
+    <label class="check">
+      <input type="checkbox" checked=${isKept} aria-describedby="keeping-help" onChange=${change} />
+      <span>Keep this chat in this browser</span>
+    </label>
+    ${isKept && isAsking.value
+      ? html`<${Question}
+          words="Keep it no more? What the browser has of it is deleted; the chat stays open until you leave it."
+          yes="Delete the kept copy"
+          no="Go on keeping it"
+          onYes=${stop}
+          onNo=${() => (isAsking.value = false)}
+        />`
+      : null}
+    <p class="setting-help" id="keeping-help">
+      ${isKept
+        ? "It is kept in this browser’s own storage (IndexedDB) on this computer’s disk, not encrypted: what is said, with pictures, thinking and the system message. Only this page can read it there, and only until you delete it or the browser’s data."
+        : "Off: it lives in the memory of this page and of the server only, and is gone when both are. On: it is written to this computer’s disk, and comes back with your next visit."}
+    </p>
+  </section>`;
+}
+
+function KeptList() {
+  const isAsking = useSignal(false);
+  useEffect(() => void refreshKept(), []);
+  const list = keptChats.value ?? [];
+  if (list.length === 0) return null;
+  const empty = () => {
+    isAsking.value = false;
+    forget();
+  };
+  return html`<section class="setting-group" aria-labelledby="kept-title">
+    <h3 id="kept-title">Kept chats</h3>
+    <ul class="rows">
+      ${list.map((chat) => html`<${Row} key=${chat.id} chat=${chat} />`)}
+    </ul>
+    ${isAsking.value
+      ? html`<${Question}
+          words=${`Delete ${list.length === 1 ? "the kept chat" : `all ${count(list.length)} kept chats`}? This cannot be undone.`}
+          yes="Delete"
+          no="Cancel"
+          onYes=${empty}
+          onNo=${() => (isAsking.value = false)}
+        />`
+      : html`<button type="button" class="framed reset" onClick=${() => (isAsking.value = true)}>Delete all kept chats</button>`}
+  </section>`;
+}
+
+function Row({ chat }) {
+  const isAsking = useSignal(false);
+  const isOpen = chat.id === keptId.value;
+  if (isAsking.value) {
+    return html`<li><${Question}
+      words=${`Delete “${chat.title}” from this browser? This cannot be undone.`}
+      yes="Delete"
+      no="Cancel"
+      onYes=${() => forget(chat.id)}
+      onNo=${() => (isAsking.value = false)}
+    /></li>`;
+  }
+  const note = isOpen ? "open" : `${day(chat.savedAt)}, ${count(chat.turns)} ${chat.turns === 1 ? "turn" : "turns"}`;
+  return html`<li class="row">
+    <button type="button" class="quiet row-main" aria-current=${isOpen ? "true" : undefined} onClick=${() => !isOpen && openKept(chat.id)}>
+      <span class="row-name">${chat.title}</span><span class="row-note">${note}</span>
+    </button>
+    <button type="button" class="quiet" title="Delete" aria-label=${`Delete ${chat.title}`} onClick=${() => (isAsking.value = true)}>
+      <${Icon} name="bin" />
+    </button>
+  </li>`;
+}
+
+/** Asks in place; the keyboard begins at the answer that changes nothing. */
+function Question({ words, yes, no, onYes, onNo }) {
+  const box = useRef(null);
+  useEffect(() => box.current.querySelector("button").focus(), []);
+  const onKeyDown = (event) => {
+    if (event.key !== "Escape") return;
+    event.preventDefault(); // the sheet stays open
+    onNo();
+  };
+  return html`<div class="question" role="group" aria-label=${words} ref=${box} onKeyDown=${onKeyDown}>
+    <p>${words}</p>
+    <div class="form-buttons">
+      <button type="button" class="framed" onClick=${onNo}>${no}</button>
+      <button type="button" class="framed danger" onClick=${onYes}>${yes}</button>
+    </div>
+  </div>`;
+}
+
+function day(date) {
+  return new Date(date).toLocaleDateString("en", { day: "numeric", month: "short", year: "numeric" });
+}

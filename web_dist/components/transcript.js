@@ -71,8 +71,10 @@ function followEnd(scroller, column) {
   const distance = () => scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop;
 
   const onScroll = () => {
-    // Going up by hand leaves the end, however little; being pushed up by shrinking content does not.
-    const wentUp = scroller.scrollTop < lastTop - 1 && scroller.scrollHeight >= lastHeight;
+    // Going up by hand leaves the end, however little; being pushed up by shrinking content does not. Content also
+    // shrinks by being come near to: until then its height is a guess.
+    const shrunk = Math.max(0, lastHeight - scroller.scrollHeight);
+    const wentUp = scroller.scrollTop < lastTop - shrunk - 1;
     if (wentUp) isAtEnd.value = distance() <= 1;
     else if (distance() <= END_ZONE_PX) isAtEnd.value = true;
     lastTop = scroller.scrollTop;

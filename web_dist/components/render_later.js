@@ -68,8 +68,13 @@ function watch(element) {
   nearness.observe(element);
 }
 
-function whenIdle(work) {
+/** Runs `work` in an idle moment; returns how to call it off. */
+export function whenIdle(work) {
   // Safari has no idle callbacks.
-  if (window.requestIdleCallback === undefined) setTimeout(work, 50);
-  else requestIdleCallback(work, { timeout: 1000 });
+  if (window.requestIdleCallback === undefined) {
+    const timer = setTimeout(work, 50);
+    return () => clearTimeout(timer);
+  }
+  const handle = requestIdleCallback(work, { timeout: 500 });
+  return () => cancelIdleCallback(handle);
 }

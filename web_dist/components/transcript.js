@@ -7,6 +7,7 @@ import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { Answer } from "./answer.js";
 import { EmptyState } from "./empty_state.js";
 import { Icon } from "./icons.js";
+import { useFirstShown } from "./newest_first.js";
 import { OtherTurn } from "./tool_turns.js";
 import { UserMessage } from "./user_message.js";
 
@@ -17,6 +18,7 @@ export function Transcript() {
   const scroller = useRef(null);
   const column = useRef(null);
   const list = messages.value;
+  const firstShown = useFirstShown(list.length);
 
   useEffect(() => followEnd(scroller.current, column.current), []);
 
@@ -30,7 +32,7 @@ export function Transcript() {
   return html`<main class="transcript-area">
     <div class="transcript" ref=${scroller} tabindex="0" role="region" aria-label="Conversation">
       <div class="column" ref=${column}>
-        ${list.map((message, at) => turn(message, at, list))}
+        ${list.slice(firstShown).map((message, at) => turn(message, firstShown + at, list))}
         ${list.length === 0 ? html`<${Nothing} />` : null}
       </div>
     </div>

@@ -1,10 +1,12 @@
-// Puts a growing text on the screen: at most once a frame, and less often when a frame gets dear.
+// Puts a growing text on the screen: at most once a frame, and less often when a frame gets dear. One that is complete
+// from the start, as in a chat that is restored, may have to wait its turn and is plain text until then.
 // The DOM inside belongs to a view (Markdown, or the source as it is); Preact never looks into it.
 import { html } from "../html.js";
 import { MarkdownView } from "../markdown/renderer.js";
 import { SourceView } from "../markdown/source_view.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
-import { effect } from "../vendor/signals.js";
+import { effect, untracked } from "../vendor/signals.js";
+import { renderLater } from "./render_later.js";
 
 // After an update that took t, the next one waits at least this many t: typing keeps most of the time.
 const REST_FACTOR = 4;
@@ -17,12 +19,32 @@ export function LiveText({ text, isEnded, isSource = false }) {
   const place = useRef(null);
   useLayoutEffect(() => {
     const View = isSource ? SourceView : MarkdownView;
-    return showGrowing(text, isEnded, place.current, new View(place.current));
+    return show(text, isEnded, place.current, View);
   }, [text, isSource]);
   return html`<div class="prose" ref=${place}></div>`;
 }
 
-function showGrowing(text, isEnded, element, view) {
+function show(text, isEnded, element, View) {
+  let stop = () => {};
+  const begin = () => {
+    element.replaceChildren();
+    stop = showGrowing(text, isEnded, new View(element));
+  };
+  const isComplete = untracked(isEnded) && text.peek() !== "";
+  if (isComplete) {
+    element.textContent = text.peek(); // so that it can be found
+    const turn = element.closest(".thought, .turn");
+    stop = renderLater(turn, begin);
+  } else {
+    begin();
+  }
+  return () => {
+    stop();
+    element.replaceChildren();
+  };
+}
+
+function showGrowing(text, isEnded, view) {
   let frame = 0;
   let notBefore = 0;
 
@@ -52,6 +74,5 @@ function showGrowing(text, isEnded, element, view) {
   return () => {
     end();
     cancelAnimationFrame(frame);
-    element.replaceChildren();
   };
 }

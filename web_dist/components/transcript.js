@@ -7,6 +7,7 @@ import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { Answer } from "./answer.js";
 import { EmptyState } from "./empty_state.js";
 import { Icon } from "./icons.js";
+import { useFirstShown } from "./newest_first.js";
 import { OtherTurn } from "./tool_turns.js";
 import { UserMessage } from "./user_message.js";
 
@@ -17,6 +18,7 @@ export function Transcript() {
   const scroller = useRef(null);
   const column = useRef(null);
   const list = messages.value;
+  const firstShown = useFirstShown(list.length);
 
   useEffect(() => followEnd(scroller.current, column.current), []);
 
@@ -30,7 +32,7 @@ export function Transcript() {
   return html`<main class="transcript-area">
     <div class="transcript" ref=${scroller} tabindex="0" role="region" aria-label="Conversation">
       <div class="column" ref=${column}>
-        ${list.map((message, at) => turn(message, at, list))}
+        ${list.slice(firstShown).map((message, at) => turn(message, firstShown + at, list))}
         ${list.length === 0 ? html`<${Nothing} />` : null}
       </div>
     </div>
@@ -71,8 +73,10 @@ function followEnd(scroller, column) {
   const distance = () => scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop;
 
   const onScroll = () => {
-    // Going up by hand leaves the end, however little; being pushed up by shrinking content does not.
-    const wentUp = scroller.scrollTop < lastTop - 1 && scroller.scrollHeight >= lastHeight;
+    // Going up by hand leaves the end, however little; being pushed up by shrinking content does not. Content also
+    // shrinks by being come near to: until then its height is a guess.
+    const shrunk = Math.max(0, lastHeight - scroller.scrollHeight);
+    const wentUp = scroller.scrollTop < lastTop - shrunk - 1;
     if (wentUp) isAtEnd.value = distance() <= 1;
     else if (distance() <= END_ZONE_PX) isAtEnd.value = true;
     lastTop = scroller.scrollTop;

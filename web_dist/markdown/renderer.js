@@ -53,19 +53,16 @@ export class GrowingMarkdown {
     return { settled: shown(settled), live: this.#live(tokens.slice(settledCount)) };
   }
 
-  /** Everything that is not settled, as it is if nothing more comes. More may: a cut answer can be continued. */
+  /**
+   * Everything that is not settled, as it is if nothing more comes; or all of the text, settled or not, if a link
+   * definition may have changed what was settled before it. More may come: a cut answer can be continued.
+   * @returns {Shown & {isWhole: boolean}}
+   */
   finish() {
-    return shown(this.#lex(this.#tail));
-  }
-
-  /** The whole text in one piece, for answers with link definitions. */
-  get needsWholePass() {
-    return this.#sawDefinition;
-  }
-
-  whole() {
+    const last = this.#lex(this.#tail);
+    if (!this.#sawDefinition || this.#tail === this.#source) return { ...shown(last), isWhole: false };
     this.#definitions = Object.create(null);
-    return shown(this.#lex(this.#source));
+    return { ...shown(this.#lex(this.#source)), isWhole: true };
   }
 
   #live(tokens) {
@@ -144,20 +141,15 @@ export class MarkdownView {
   /** Shows the text in its final form. */
   finish(text) {
     this.#take(text);
-    // Read to the end before it is asked: the definition may stand in what came since the last frame.
     const last = this.#markdown.finish();
-    if (!this.#markdown.needsWholePass) {
-      this.#show(last, false);
-      this.#live = last;
-      return;
+    if (last.isWhole) {
+      // What is already shown as it should be is not touched.
+      this.#live = joined(this.#settled, this.#live);
+      this.#settled = nothing();
+      this.#isInOnePiece = true;
     }
-    // What is already shown as it should be is not touched.
-    this.#live = joined(this.#settled, this.#live);
-    this.#settled = nothing();
-    const whole = this.#markdown.whole();
-    this.#show(whole, false);
-    this.#live = whole;
-    this.#isInOnePiece = true;
+    this.#show(last, false);
+    this.#live = last;
   }
 
   #take(text) {

@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from muse.settings import BUILT_IN_MODEL, muse_home
 from tests.server_process import ServerProcess
-from tests.worker.nano import DRAFT
+from tests.worker.nano import DRAFT, MMPROJ
 from tests.worker.nano import MODEL as NANO
 
 # A machine may be busy: how long an example takes says nothing.
@@ -66,6 +66,13 @@ def _serving(arguments: Sequence[str], home: Path) -> Iterator[ServerProcess]:
 def nano_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with muse-nano, ready."""
     with _serving(["--model", str(NANO)], tmp_path_factory.mktemp("nano-home")) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def seeing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with muse-nano and its projector, ready: its model sees. Use sessions of your own."""
+    with _serving(["--model", str(NANO), "--mmproj", str(MMPROJ)], tmp_path_factory.mktemp("seeing")) as server:
         yield server
 
 

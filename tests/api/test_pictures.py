@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,17 +23,6 @@ from tests.worker.nano import DATE, IMAGE_DIALOGUES, IMAGES, MMPROJ, MODEL, turn
 
 QUESTION = "What colour is this?"
 OPTIONS = {"current_date": DATE, "return_reasoning": True}
-
-
-@pytest.fixture(scope="module")
-def seeing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server whose model sees. Shared: use sessions of your own."""
-    server = ServerProcess(["--model", str(MODEL), "--mmproj", str(MMPROJ)], home=tmp_path_factory.mktemp("seeing"))
-    try:
-        server.wait_ready()
-        yield server
-    finally:
-        server.stop()
 
 
 def part(url: str) -> dict[str, Any]:

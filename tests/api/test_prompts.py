@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
-
-import pytest
 
 from muse.chat.seen_prompt import SHARES
 from tests.picture_files import data_url
 from tests.server_process import ServerProcess
-from tests.worker.nano import DATE, DIALOGUES, IMAGES, MMPROJ, MODEL, turns
+from tests.worker.nano import DATE, DIALOGUES, IMAGES, turns
 
 Start = Callable[..., ServerProcess]
 Document = dict[str, Any]
@@ -142,17 +140,6 @@ def test_a_continued_answer_shows_what_it_goes_on_from(muse_server: ServerProces
 
 
 # ------------------------------------------------------------ muse-nano
-
-
-@pytest.fixture(scope="module")
-def seeing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server whose model sees. Shared: use sessions of your own."""
-    server = ServerProcess(["--model", str(MODEL), "--mmproj", str(MMPROJ)], home=tmp_path_factory.mktemp("seeing"))
-    try:
-        server.wait_ready()
-        yield server
-    finally:
-        server.stop()
 
 
 def test_thoughts_of_an_earlier_answer_are_shown(nano_server: ServerProcess) -> None:

@@ -37,6 +37,16 @@ def begin_endless(page: Page) -> Locator:
     return answer
 
 
+def queue_with_a_file(page: Page) -> Locator:
+    """A message with a file waits behind an answer that is being written, which is given."""
+    answer = ask(page, "long please")
+    expect(answer.locator(".prose")).to_contain_text("Paragraph 2")
+    add(page, SAVE)
+    expect(attached(page)).to_have_count(1)
+    say(page, "short one")
+    return answer
+
+
 def test_the_field_grows_to_a_limit_and_then_scrolls(chromium_page: Page) -> None:
     """With its text; the conversation keeps most of the window."""
     field = composer(chromium_page)
@@ -115,11 +125,7 @@ def test_other_files_are_refused_in_words(chromium_page: Page, name: str, data: 
 def test_a_queued_message_goes_out_when_the_answer_has_ended(chromium_page: Page) -> None:
     """In their order, each after the answer before it, with what is attached."""
     bodies = record_requests(chromium_page)
-    answer = ask(chromium_page, "long please")
-    expect(answer.locator(".prose")).to_contain_text("Paragraph 2")
-    add(chromium_page, SAVE)
-    expect(attached(chromium_page)).to_have_count(1)
-    say(chromium_page, "short one")
+    queue_with_a_file(chromium_page)
     expect(composer(chromium_page)).to_have_value("")
     expect(attached(chromium_page)).to_have_count(0)
     expect(status_words(chromium_page)).to_contain_text("Sent when this answer is done.")

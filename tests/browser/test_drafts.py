@@ -13,8 +13,8 @@ from playwright.sync_api import Page, Request, expect
 from tests.browser.conftest import PageWatch
 from tests.browser.files import add, attached, composer
 from tests.browser.scripts import ask, record_requests, session_id, wait_over
-from tests.browser.test_composer import SAVE, SAVED, begin_endless, queued, say, status_words
-from tests.browser.test_pictures import QUESTION, png, seeing_server  # noqa: F401 - a fixture
+from tests.browser.test_composer import SAVE, SAVED, begin_endless, queue_with_a_file, queued, say, status_words
+from tests.browser.test_pictures import QUESTION, png
 from tests.browser.test_sessions import RestartableServer, write_script
 from tests.server_process import ServerProcess
 
@@ -77,7 +77,7 @@ def test_a_draft_belongs_to_its_chat(chromium_page: Page, chat_server: ServerPro
     assert chat_server.get(f"/api/drafts/text/{known}").json() == {"version": None, "content": None}
 
 
-def test_pictures_survive_a_reload(open_page: Callable[..., Page], seeing_server: ServerProcess) -> None:  # noqa: F811
+def test_pictures_survive_a_reload(open_page: Callable[..., Page], seeing_server: ServerProcess) -> None:
     """The same bytes, with name, size and price; the model sees them."""
     page = open_page(seeing_server.url)
     page.wait_for_selector(".status.ready")
@@ -93,7 +93,7 @@ def test_pictures_survive_a_reload(open_page: Callable[..., Page], seeing_server
 
 def test_what_the_server_does_not_keep_is_named(
     open_page: Callable[..., Page],
-    seeing_server: ServerProcess,  # noqa: F811
+    seeing_server: ServerProcess,
 ) -> None:
     """A file that is too large for it is not sent there, and missed after the reload; the others are there."""
     runtime = seeing_server.get("/api/runtime").json()
@@ -114,11 +114,7 @@ def test_what_the_server_does_not_keep_is_named(
 def test_the_queue_survives_a_reload(chromium_page: Page) -> None:
     """While the answer goes on it waits for its end, as before; after it has ended it waits for the user."""
     bodies = record_requests(chromium_page)
-    answer = ask(chromium_page, "long please")
-    expect(answer.locator(".prose")).to_contain_text("Paragraph 2")
-    add(chromium_page, SAVE)
-    expect(attached(chromium_page)).to_have_count(1)
-    say(chromium_page, "short one")
+    answer = queue_with_a_file(chromium_page)
     reload(chromium_page)
     expect(queued(chromium_page)).to_have_text("short one save.py")
     expect(status_words(chromium_page)).to_contain_text("Sent when this answer is done.")

@@ -5,7 +5,7 @@ The test model knows three colours, so its answer tells which picture it saw.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,22 +16,10 @@ from tests.browser.files import add, attached, composer, hand_over
 from tests.browser.scripts import ask, record_requests, session_id, wait_over
 from tests.picture_files import data_url, moving, plain, png_claiming, saved, turned
 from tests.server_process import ServerProcess
-from tests.worker.nano import MMPROJ, MODEL
 
 pytestmark = pytest.mark.browser
 
 QUESTION = "What colour is this?"
-
-
-@pytest.fixture(scope="module")
-def seeing_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server whose model sees. Shared."""
-    server = ServerProcess(["--model", str(MODEL), "--mmproj", str(MMPROJ)], home=tmp_path_factory.mktemp("seeing"))
-    try:
-        server.wait_ready()
-        yield server
-    finally:
-        server.stop()
 
 
 @pytest.fixture

@@ -1,10 +1,15 @@
-"""Which Chromium the measurements and tests of the page use, and how it is started."""
+"""The Chromium that the measurements and tests of the page use."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from typing import Final
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 FLAGS: Final = (
     # Machines that test run as root. The rest keeps the browser from looking for the outside world.
@@ -23,3 +28,18 @@ def chromium_path() -> str | None:
     """The browser named by MUSE_TEST_CHROMIUM, else the first Chromium or Chrome of PATH, else None."""
     found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
     return os.environ.get("MUSE_TEST_CHROMIUM") or next((path for path in found if path), None)
+
+
+@contextmanager
+def running_chromium(path: str) -> Generator[Browser]:
+    """Start the browser; ends it. Raises RuntimeError without Playwright."""
+    try:
+        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - belongs to the test tools
+    except ImportError:
+        raise RuntimeError("Playwright is missing: `python3 -m bootstrap test` installs the test tools") from None
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -10,18 +10,17 @@ beside the same of an empty page. Budgets: design section 11.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import statistics
 import tempfile
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from muse.bench.browser import FLAGS, chromium_path
+from muse.bench.browser import chromium_path, running_chromium
 from muse.bench.client import Connection
 from muse.bench.page_script import CHAT_ENDING, TOKENS_PER_S, long_chat, page_script
 from muse.bench.server import BenchServer, bench_server
@@ -143,26 +142,12 @@ def _measure_opening(browser: Browser, url: str, turns: int) -> dict[str, Any]:
         context.close()
 
 
-@contextlib.contextmanager
-def _chromium() -> Generator[Browser]:
-    path = chromium_path()
-    try:
-        from playwright.sync_api import sync_playwright  # noqa: PLC0415 - belongs to the test tools
-    except ImportError:
-        raise RuntimeError("Playwright is missing: `python3 -m bootstrap test` installs the test tools") from None
-    if path is None:
-        raise RuntimeError("no Chromium found; install one or set MUSE_TEST_CHROMIUM to its path")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        try:
-            yield browser
-        finally:
-            browser.close()
-
-
 def _in_browser(port: int, tokens: int, messages: int, rounds: int) -> dict[str, Any]:
     url = f"http://127.0.0.1:{port}/"
-    with _chromium() as browser:
+    path = chromium_path()
+    if path is None:
+        raise RuntimeError("no Chromium found; install one or set MUSE_TEST_CHROMIUM to its path")
+    with running_chromium(path) as browser:
         _measure_opening(browser, url, 0)  # warms the browser's caches of code; discarded
         empty: list[dict[str, Any]] = []
         full: list[dict[str, Any]] = []

@@ -13,9 +13,9 @@ from typing import Any
 import attrs
 import httpx
 import pytest
-from playwright.sync_api import Browser, Dialog, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Dialog, Error, Page, expect
 
-from muse.bench.browser import FLAGS, chromium_path
+from muse.bench.browser import chromium_path, running_chromium
 from tests.browser.scripts import CHAT_SCRIPT, HANG_GUARD_MS
 from tests.browser.thinking_script import thinking_script
 from tests.server_process import ServerProcess
@@ -37,12 +37,8 @@ def chromium() -> Iterator[Browser]:
         if os.environ.get("MUSE_REQUIRE_BROWSER") == "1":
             pytest.fail(words)
         pytest.skip(words)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=list(FLAGS))
-        try:
-            yield browser
-        finally:
-            browser.close()
+    with running_chromium(path) as browser:
+        yield browser
 
 
 @attrs.define(slots=False)  # Playwright marks the objects whose methods it calls

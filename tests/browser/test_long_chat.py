@@ -9,8 +9,8 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from muse.bench.browser import chromium_path
-from tests.browser.conftest import FLAGS, serving
+from muse.bench.browser import FLAGS, chromium_path
+from tests.browser.conftest import serving
 from tests.browser.scripts import ask, wait_over, wait_until
 from tests.server_process import ServerProcess
 

@@ -4,11 +4,11 @@
 // Long texts are laid out by the browser only where they are looked at (styles/prompt.css), so it opens at once.
 import { html } from "../html.js";
 import { closePrompt, inBlocks, kindOf, legendOf, pictureWords, promptText, reuseOf, seenPrompt, showPrompt } from "../state/seen_prompt.js";
-import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { CopyButton } from "./copy_button.js";
 import { FaultWords } from "./fault_words.js";
 import { count, tokens } from "./figures.js";
 import { Icon } from "./icons.js";
+import { Modal } from "./modal.js";
 
 /** Opens the panel. Only for answers that a reply of the server gave. */
 export function PromptButton({ answer }) {
@@ -24,25 +24,10 @@ export function PromptButton({ answer }) {
 }
 
 export function PromptPanel() {
-  const dialog = useRef(null);
-  const isOpen = seenPrompt.value !== null;
-
-  useLayoutEffect(() => {
-    if (!isOpen) return undefined;
-    dialog.current.showModal();
-    dialog.current.querySelector("h2").focus();
-    // Closing gives the focus back to the button that opened it.
-    return () => dialog.current?.close();
-  }, [isOpen]);
-
-  const onClick = (event) => event.target === dialog.current && closePrompt();
-  const onCancel = (event) => {
-    event.preventDefault(); // it closes by its own state
-    closePrompt();
-  };
-  return html`<dialog ref=${dialog} class="seen" aria-labelledby="seen-title" onClick=${onClick} onCancel=${onCancel}>
-    ${isOpen ? html`<${Contents} seen=${seenPrompt.value} />` : null}
-  </dialog>`;
+  const seen = seenPrompt.value;
+  return html`<${Modal} kind="seen" isOpen=${seen !== null} onClose=${closePrompt} titleId="seen-title">
+    ${seen === null ? null : html`<${Contents} seen=${seen} />`}
+  <//>`;
 }
 
 function Contents({ seen: { document: prompt, error } }) {

@@ -5,10 +5,10 @@ import { isRunning, messages, stop } from "../state/conversation.js";
 import { remark } from "../state/notices.js";
 import { hasShortcuts, isTyping, switchShortcuts } from "../state/shortcuts.js";
 import { isChatsOpen, isSettingsOpen, isShortcutListOpen } from "../state/view.js";
-import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { focusComposer } from "./composer.js";
 import { startNewChat } from "./header.js";
 import { Icon } from "./icons.js";
+import { Modal } from "./modal.js";
 import { jumpToNewest } from "./transcript.js";
 
 /** Single keys, none of which a browser takes for itself. A screen reader in reading mode keeps them to itself. */
@@ -64,21 +64,10 @@ function lastOf(selector) {
 }
 
 export function ShortcutList() {
-  const dialog = useRef(null);
-  const isOpen = isShortcutListOpen.value;
   const close = () => (isShortcutListOpen.value = false);
-  useLayoutEffect(() => {
-    if (!isOpen) return undefined;
-    dialog.current.showModal();
-    dialog.current.querySelector("h2").focus();
-    return () => dialog.current?.close();
-  }, [isOpen]);
-  const onClick = (event) => {
-    if (event.target === dialog.current) close();
-  };
-  return html`<dialog ref=${dialog} class="shortcuts" aria-labelledby="shortcuts-title" onClick=${onClick} onCancel=${close} onClose=${close}>
-    ${isOpen ? html`<${Contents} onClose=${close} />` : null}
-  </dialog>`;
+  return html`<${Modal} kind="shortcuts" isOpen=${isShortcutListOpen.value} onClose=${close} titleId="shortcuts-title">
+    <${Contents} onClose=${close} />
+  <//>`;
 }
 
 function Contents({ onClose }) {

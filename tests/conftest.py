@@ -24,10 +24,12 @@ settings.load_profile("muse")
 
 
 @pytest.fixture(scope="session", autouse=True)
-def heed_interrupts() -> None:
-    """Tests that were started in the background inherit an ignored SIGINT, and so would what they start."""
+def heed_signals() -> None:
+    """Tests that were started in the background inherit ignored signals, and so would what they start."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")

@@ -367,6 +367,7 @@ class Turn:
         if answer is not None:
             # Before the outcome is seen: whoever answers to it must find it in the history.
             await self.history.record(answer, last_ids=self._last_ids, metrics=metrics)
+        self._last_ids = None  # ended turns are kept for a while, and this is 36 bytes a token
         self.reply.finish(Finished(finish_reason=reason, metrics=metrics))
 
     def _has_failed(self, fault: MuseError) -> bool:

@@ -85,6 +85,7 @@ def test_the_keyboard_opens_reads_and_closes_it(chromium_page: Page) -> None:
     chromium_page.keyboard.press("Enter")
     panel = chromium_page.get_by_role("dialog", name=OPENER)
     expect(panel.get_by_role("heading", name=OPENER)).to_be_focused()
+    expect(panel.get_by_role("button", name="Copy the prompt")).to_be_visible()  # only once the prompt is there
     for name in ("Copy the prompt", "Close"):
         chromium_page.keyboard.press("Tab")
         expect(panel.get_by_role("button", name=name)).to_be_focused()

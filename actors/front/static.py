@@ -2,6 +2,9 @@
 
 The table from path to file is made by walking the folder; a request only looks a path up in it, so no request
 can name a file that is not part of the page. Changed files are seen at the next start.
+
+Every file but the documents is there under two paths: its own, for which browsers ask again each time, and the one that
+carries a hash of the page's files (`page_links`), which browsers keep. The start document names the second.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from typing import Final
 import attrs
 
 from actors.front.answers import Answer, Header
+from actors.front.page_links import VERSIONED, linked, version_prefix
 from muse.errors import EnvironmentFault
 
 CONTENT_TYPES: Final[Mapping[str, bytes]] = MappingProxyType(
@@ -34,6 +38,9 @@ CONTENT_TYPES: Final[Mapping[str, bytes]] = MappingProxyType(
 )
 """Served extensions. package.json and vendor.json are not among them."""
 HIDDEN_FOLDERS: Final = frozenset({"node_modules", "__pycache__"})
+ASK_AGAIN: Final = b"no-cache"
+KEEP: Final = b"max-age=31536000, immutable"
+"""A year, and no question at a reload either (RFC 8246 section 2)."""
 
 
 @attrs.frozen
@@ -43,10 +50,11 @@ class StaticFile:
     content_type: bytes
     etag: bytes
     body: bytes = attrs.field(repr=False)
+    cache_control: bytes = ASK_AGAIN
 
     def answer(self, if_none_match: list[bytes]) -> Answer:
-        """200 with the file, or 304 if the client has it. Browsers ask again each time (`no-cache`)."""
-        shared: tuple[Header, ...] = ((b"etag", self.etag), (b"cache-control", b"no-cache"))
+        """200 with the file, or 304 if the client has it."""
+        shared: tuple[Header, ...] = ((b"etag", self.etag), (b"cache-control", self.cache_control))
         if any(_names(value, self.etag) for value in if_none_match):
             return Answer(304, shared, b"")
         length = b"%d" % len(self.body)
@@ -56,16 +64,29 @@ class StaticFile:
 
 @attrs.frozen
 class StaticFiles:
-    """Path (`/app.js`) to file; `/` is index.html. Immutable."""
+    """Path (`/app.js`) to file; `/` is index.html. `kept` is the same for versioned paths. Immutable."""
 
     _files: Mapping[str, StaticFile]
+    _kept: Mapping[str, StaticFile] = MappingProxyType({})
 
     def find(self, path: str) -> StaticFile | None:
-        return self._files.get(path)
+        return self._files.get(path) or self._kept.get(path) or self._of_another_version(path)
 
     @property
     def paths(self) -> tuple[str, ...]:
+        """Those without a version."""
         return tuple(self._files)
+
+    @property
+    def kept_paths(self) -> tuple[str, ...]:
+        """Those with one."""
+        return tuple(self._kept)
+
+    def _of_another_version(self, path: str) -> StaticFile | None:
+        # A page that was opened before an update still fetches what it needs later: today's file, not to be kept.
+        match = VERSIONED.match(path)
+        file = self._files.get(path[match.end() :]) if match else None
+        return None if file is None or _is_document(file) else file
 
 
 def load_static(folder: Path) -> StaticFiles:
@@ -73,17 +94,27 @@ def load_static(folder: Path) -> StaticFiles:
     files: dict[str, StaticFile] = {}
     try:
         for path, name in _served(folder):
-            body = path.read_bytes()
-            etag = b'"' + hashlib.sha256(body).hexdigest()[:32].encode() + b'"'
-            files[name] = StaticFile(CONTENT_TYPES[path.suffix.lower()], etag, body)
+            files[name] = _file(CONTENT_TYPES[path.suffix.lower()], path.read_bytes())
     except OSError as error:
         raise EnvironmentFault(
             "page_missing", f"The page cannot be read: {error.filename}: {error.strerror}."
         ) from error
-    if "/index.html" not in files:
+    start = files.get("/index.html")
+    if start is None:
         raise EnvironmentFault("page_missing", f"There is no page at {folder}: index.html is missing.")
-    files["/"] = files["/index.html"]
-    return StaticFiles(MappingProxyType(files))
+    bodies = {path: file.body for path, file in files.items() if not _is_document(file)}
+    prefix = version_prefix(bodies)
+    files["/"] = files["/index.html"] = _file(start.content_type, linked(start.body, bodies, prefix))
+    kept = {prefix + path: attrs.evolve(files[path], cache_control=KEEP) for path in bodies}
+    return StaticFiles(MappingProxyType(files), MappingProxyType(kept))
+
+
+def _file(content_type: bytes, body: bytes) -> StaticFile:
+    return StaticFile(content_type, b'"' + hashlib.sha256(body).hexdigest()[:32].encode() + b'"', body)
+
+
+def _is_document(file: StaticFile) -> bool:
+    return file.content_type == CONTENT_TYPES[".html"]
 
 
 def _served(folder: Path) -> Iterator[tuple[Path, str]]:

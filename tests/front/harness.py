@@ -328,7 +328,11 @@ STATIC = StaticFiles(
 
 @asynccontextmanager
 async def running(
-    limits: FrontLimits = PATIENT, *, key: str | None = None, app: ASGIFramework | None = None
+    limits: FrontLimits = PATIENT,
+    *,
+    key: str | None = None,
+    app: ASGIFramework | None = None,
+    static: StaticFiles = STATIC,
 ) -> AsyncIterator[Front]:
     """The server, until the block ends; it must then stop by itself. `app` instead of the routes and their gate."""
     binding = bind("127.0.0.1", 0)
@@ -338,7 +342,7 @@ async def running(
     gate = Gate(
         make_app(phases, stopping),
         policy=SecurityPolicy.for_binding(binding, key=key),
-        static=STATIC,
+        static=static,
         limits=limits,
     )
     front = Front(

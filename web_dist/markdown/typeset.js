@@ -45,7 +45,7 @@ function loadStyle() {
   return new Promise((resolve, reject) => {
     const link = document.createElement("link");
     link.rel = "stylesheet";
-    link.href = "/vendor/temml/temml.css";
+    link.href = new URL("../vendor/temml/temml.css", import.meta.url).href;
     link.addEventListener("load", resolve);
     link.addEventListener("error", () => reject(new Error("no style for formulas")));
     // Before the page's own sheets, which have the last word.

@@ -1,10 +1,11 @@
 // After a reload the conversation comes back from the server, which holds it in memory; after a restart of the
 // server the page says that nothing is held there any more.
 
-import { ApiError, getJson } from "../net/api.js";
+import { ApiError } from "../net/api.js";
 import { computed, effect } from "../vendor/signals.js";
 import { isRestoring, messages, show } from "./conversation.js";
 import { fetchDraft, keepDrafts, showDraft } from "./draft_keeper.js";
+import { heldChat } from "./held_chat.js";
 import { findKept, followKeeping, mayHaveKept } from "./keeper.js";
 import { asTurn, cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
@@ -16,9 +17,6 @@ const FORGOTTEN = "The server has no such chat (it was restarted, has forgotten 
 const NOT_FETCHED = "This chat could not be fetched from the server. Reload the page to try again.";
 const ELSEWHERE = "It goes on in the tab that this one is a copy of.";
 const RESTARTED = "The server was restarted, and the model has forgotten this chat. Your next message sends all of it again.";
-
-// The server answers from memory; much longer than that means that it does not answer at all.
-const PATIENCE_MS = 15_000;
 
 const instanceId = computed(() => server.value?.server.instance_id ?? null);
 
@@ -36,7 +34,7 @@ export async function restoreChat() {
   const kept = isKept ? await findKept(isNew) : null;
   // The draft of a copied tab is the other tab's, too.
   const fetching = isOurs && isReloaded() ? fetchDraft(wanted) : null;
-  const isStill = !isRestoring.value || (await restoreMessages(isKnown ? wanted : null, isOurs, kept));
+  const isStill = !isRestoring.value || (await restoreMessages(isOurs, kept));
   const found = await fetching;
   if (found !== null && isStill) showDraft(found);
   keepDrafts();
@@ -45,11 +43,10 @@ export async function restoreChat() {
 
 /**
  * Shows what the server holds, or else what this browser kept. Returns false if New chat was chosen meanwhile.
- * @param {string|null} wanted id of the session, null if the server knows none
  * @param {{history: object[], system: string}|null} kept
  */
-async function restoreMessages(wanted, isOurs, kept) {
-  const outcome = wanted === null ? { session: null, isForgotten: false } : await fetchSession(wanted);
+async function restoreMessages(isOurs, kept) {
+  const outcome = (await heldChat) ?? { session: null, isForgotten: false };
   if (!isRestoring.value) return false;
   isRestoring.value = false;
   if (outcome.isForgotten) renewSession();
@@ -59,19 +56,10 @@ async function restoreMessages(wanted, isOurs, kept) {
   } else if (kept !== null) {
     systemMessage.value = kept.system;
     show(kept.history, null);
-  } else if (wanted !== null) {
+  } else if (heldChat !== null) {
     remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
   }
   return true;
-}
-
-async function fetchSession(id) {
-  try {
-    const path = `/v1/sessions/${encodeURIComponent(id)}`;
-    return { session: await getJson(path, AbortSignal.timeout(PATIENCE_MS)), isForgotten: false };
-  } catch (fault) {
-    return { session: null, isForgotten: fault.status === 404 };
-  }
 }
 
 function showSession(session, isOurs, kept) {

@@ -18,7 +18,7 @@ def test_markdown_becomes_elements(chromium_page: Page) -> None:
         "em": "slant",
         "p code": "code",
         "del": "gone",
-        "h4": "Steps",
+        "h3": "Steps",
         "ol > li > ul > li": "nested",
         "blockquote": "A quote.",
         "th": "Name",

@@ -10,7 +10,7 @@ import { Footnotes } from "./footnotes.js";
 import { mendEnd } from "./half_written.js";
 import { AnswerLexer } from "./lexer.js";
 import { patchChildren } from "./patch.js";
-import { blockNode, footnotesIn } from "./tree.js";
+import { blockNode, footnotesIn, rankHeadings } from "./tree.js";
 
 // A blank line with more spaces in it than this is not recognised; the block then settles a little later.
 const BLANK_LINE_SPAN = 100;
@@ -24,6 +24,7 @@ export class GrowingMarkdown {
   #endsInReturn = false;
   #definitions = Object.create(null);
   #sawDefinition = false;
+  #openHeadings = []; // behind what is settled
 
   /** Takes the next piece of text; line ends become LF whatever they were. */
   append(text) {
@@ -45,12 +46,12 @@ export class GrowingMarkdown {
     const settled = tokens.slice(0, settledCount);
     const length = settled.reduce((sum, token) => sum + token.raw.length, 0);
     if (!this.#tail.startsWith(settled.map((token) => token.raw).join(""))) {
-      return { settled: nothing(), live: shown(tokens) }; // the lexer changed the text: settle nothing yet
+      return { settled: nothing(), live: this.#shownBehind(tokens) }; // the lexer changed the text: settle nothing yet
     }
     this.#tail = this.#tail.slice(length);
     // Only complete definitions are remembered: the first one of a name counts, even a half-written one.
     for (const { type, tag, href, title } of settled) if (type === "def") this.#definitions[tag] ??= { href, title };
-    return { settled: shown(settled), live: this.#live(tokens.slice(settledCount)) };
+    return { settled: shown(settled, this.#openHeadings), live: this.#live(tokens.slice(settledCount)) };
   }
 
   /**
@@ -60,16 +61,21 @@ export class GrowingMarkdown {
    */
   finish() {
     const last = this.#lex(this.#tail);
-    if (!this.#sawDefinition || this.#tail === this.#source) return { ...shown(last), isWhole: false };
+    if (!this.#sawDefinition || this.#tail === this.#source) return { ...this.#shownBehind(last), isWhole: false };
     this.#definitions = Object.create(null);
-    return { ...shown(this.#lex(this.#source)), isWhole: true };
+    return { ...shown(this.#lex(this.#source), []), isWhole: true };
   }
 
   #live(tokens) {
     const last = tokens.at(-1);
-    if (last === undefined || last.type === "code" || last.type === "html") return shown(tokens);
+    if (last === undefined || last.type === "code" || last.type === "html") return this.#shownBehind(tokens);
     const mended = mendEnd(this.#tail);
-    return shown(mended === this.#tail ? tokens : this.#lex(mended));
+    return this.#shownBehind(mended === this.#tail ? tokens : this.#lex(mended));
+  }
+
+  /** What follows the settled part, and may change. */
+  #shownBehind(tokens) {
+    return shown(tokens, [...this.#openHeadings]);
   }
 
   #lex(source) {
@@ -102,7 +108,9 @@ function countSettled(tokens) {
   return settled;
 }
 
-function shown(tokens) {
+/** openHeadings: those before these tokens; kept up to date. */
+function shown(tokens, openHeadings) {
+  rankHeadings(tokens, openHeadings);
   const nodes = tokens.map((token) => blockNode(token)).filter((made) => made !== null);
   return { nodes, notes: footnotesIn(tokens) };
 }

@@ -3,6 +3,7 @@
 //
 // A node of the tree is a string, {tag, attrs, children}, or one of the parts that have a life of their own:
 // {code: {language, text, open}}, {math: {source, raw, isDisplay}}, {mark: label} for a footnote's mark.
+// Headings must have been ranked before; their class tells how they look, by their own number of #.
 // Each block token gives exactly one node, or none (blank lines, definitions of links and footnotes).
 
 import { decodeEntities } from "./entities.js";
@@ -11,7 +12,7 @@ import { safeAddress } from "./links.js";
 // Deeper than this nobody reads; without a limit a hostile answer could exhaust the stack or the layout.
 const MAX_DEPTH = 24;
 // The page's own headings are levels 1 and 2, so an answer's begin at 3.
-const HEADING_TAGS = ["h3", "h4", "h5", "h6", "h6", "h6"];
+const HEADING_TAGS = ["h3", "h4", "h5", "h6"];
 
 /** One block token as a tree node, or null for tokens that show nothing. */
 export function blockNode(token, depth = 0) {
@@ -41,6 +42,33 @@ export function blockNode(token, depth = 0) {
       return node("hr", []);
     default:
       return raw(token.raw);
+  }
+}
+
+/**
+ * Sets `rank` (1 is the highest) on the headings among these block tokens and inside them. Models begin with any number
+ * of # and leave levels out; who goes through a page by its headings must not meet a gap.
+ * @param {number[]} open numbers of # of the headings that the next one may stand below, outermost first; kept up to date
+ */
+export function rankHeadings(tokens, open, depth = 0) {
+  if (depth > MAX_DEPTH) return;
+  for (const token of tokens) {
+    switch (token.type) {
+      case "heading":
+        while (open.length > 0 && open.at(-1) >= token.depth) open.pop();
+        open.push(token.depth);
+        token.rank = open.length;
+        break;
+      case "footnote":
+        rankHeadings(token.tokens, [], depth + 1); // stands at the end, outside of all of them
+        break;
+      case "blockquote":
+      case "list_item":
+        rankHeadings(token.tokens, open, depth + 1);
+        break;
+      case "list":
+        rankHeadings(token.items, open, depth);
+    }
   }
 }
 
@@ -81,7 +109,9 @@ function raw(text) {
 }
 
 function headingNode(token, depth) {
-  return textBlock(HEADING_TAGS[token.depth - 1], inlineNodes(token.tokens, depth), { class: `level-${token.depth}` });
+  const rank = token.rank ?? 1; // none deep inside a footnote that is itself deep inside something
+  const tag = HEADING_TAGS[Math.min(rank, HEADING_TAGS.length) - 1];
+  return textBlock(tag, inlineNodes(token.tokens, depth), { class: `level-${token.depth}` });
 }
 
 function codeNode(token) {

@@ -140,6 +140,18 @@ test("no nesting exhausts the stack", () => {
   }
 });
 
+test("headings leave no rank out, whatever the model wrote, and look as it wrote them", () => {
+  const text = "### a\n\n# b\n\n### c\n\n> ###### d\n\n- ## e\n\n#### f\n\n# g[^n]\n\n[^n]: n\n\n    ##### h\n";
+  const { nodes, notes } = grown([...text]);
+  const found = [];
+  everyNode([...nodes, ...notes.flatMap((note) => note.children)], ({ tag, attrs }) => {
+    if (/^h\d$/.test(tag)) found.push(`${tag} ${attrs.class}`);
+  });
+  assert.deepEqual(found, [
+    "h3 level-3", "h3 level-1", "h4 level-3", "h5 level-6", "h4 level-2", "h5 level-4", "h3 level-1", "h3 level-5",
+  ]);
+});
+
 test("links: web and mail addresses only", () => {
   assert.equal(safeAddress("https://a.example/b"), "https://a.example/b");
   assert.equal(safeAddress("mailto:a@b.example"), "mailto:a@b.example");

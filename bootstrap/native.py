@@ -8,6 +8,7 @@ goes on from there.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
@@ -118,17 +119,19 @@ def _content(path: Path) -> bytes | None:
 def _refuse_conflicts(
     source: Path, patch: InsertionPatch, states: dict[FileChange, FileState], found: checkout.Checkout
 ) -> None:
-    conflicts = {
-        change.path: state for change, state in states.items() if state not in (FileState.UNPATCHED, FileState.PATCHED)
-    }
+    fitting = (FileState.UNPATCHED, FileState.PATCHED)
+    conflicts = {change: state for change, state in states.items() if state not in fitting}
     if not conflicts:
         return
-    files = " ".join(conflicts)
+    files = " ".join(change.path for change in conflicts if not change.is_new_file)
+    ours = " ".join(change.path for change in patch.changes if change.is_new_file)
     if FileState.OTHER_VERSION in conflicts.values():
         advice = (
-            "Take the older patch out first: by `native --undo` of the version of this project that put it in, or by "
-            f"`git checkout -- {files}` there, after deleting those of them that git does not know"
+            "Take out what is there: by `native --undo` of the version of this project that put it in, or by putting "
+            f"upstream's files back ({files or 'they are unchanged'}) and deleting {ours}"
         )
+    elif any(change.is_new_file for change in conflicts):
+        advice = f"Upstream has files of these names by now ({ours}), so the patch is not for that source"
     elif FileState.LINE_ENDS in conflicts.values():
         advice = "Clone it again with `git -c core.autocrlf=false clone`: the line ends were changed when it was cloned"
     elif found.commit and found.commit != patch.commit:
@@ -140,7 +143,7 @@ def _refuse_conflicts(
     raise SetupFault(
         f"{source} does not fit the patch; nothing was written.",
         advice=advice,
-        evidence=[f"{path} {state.value}" for path, state in conflicts.items()],
+        evidence=[f"{change.path} {state.value}" for change, state in conflicts.items()],
     )
 
 
@@ -184,7 +187,8 @@ def _write(path: Path, content: bytes) -> None:
             shutil.copymode(path, partial)
         partial.replace(path)
     except OSError as fault:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink()
         raise unwritable(path.parent, fault) from fault
 
 

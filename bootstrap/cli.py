@@ -27,6 +27,9 @@ python3 -m bootstrap COMMAND
                     --full also runs the slow tests; --engines NAME[,NAME] tests further engines;
                     everything else goes to pytest
   setup [--tests]   only set up (with --tests also what `test` needs)
+  native --source DIR
+                    patch a checkout of ExecuTorch, so that its Muse Glimmer worker, which you build yourself,
+                    can be cancelled; --undo takes the patch out again
   doctor            report what is there and what is not
 
 Environment: MUSE_HOME    where everything is kept (default: .runtime in the project)
@@ -71,6 +74,10 @@ def _dispatch(arguments: list[str], layout: Layout, console: Console) -> int:
         return _test(arguments, layout, console)
     if command == "setup":
         return _setup(arguments, layout, console)
+    if command == "native":
+        from bootstrap import native  # noqa: PLC0415 - `run` should not pay for it at every start
+
+        return native.run(native.parse(arguments), layout, console)
     if command == "doctor":
         _refuse(arguments)
         from bootstrap import doctor  # noqa: PLC0415 - `run` should not pay for it at every start

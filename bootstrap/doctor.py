@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bootstrap import interpreters, node_tool, ports, setup_lock
+from bootstrap import interpreters, native, node_tool, ports, setup_lock
 from bootstrap.children import folder_size
 from bootstrap.console import Console, megabytes
 from bootstrap.faults import SetupFault
@@ -103,10 +103,20 @@ def _folders(layout: Layout) -> list[tuple[str, str]]:
     inside = sorted(layout.home.iterdir()) if layout.home.is_dir() else []
     rows += [(f"  {folder.name}/", megabytes(folder_size(folder))) for folder in inside if folder.is_dir()]
     rows.append(("page packages", megabytes(folder_size(layout.page / "vendor"))))
+    patched = _patched_source(layout)
+    if patched:
+        rows.append(("native worker's source", patched))
     left = ", ".join(layout.shown(path) for path in layout.left_overs())
     if left:
         rows.append(("left over", f"{left} (of a set-up that was killed; `setup` clears it away)"))
     return rows
+
+
+def _patched_source(layout: Layout) -> str:
+    try:
+        return native.summary(layout)
+    except SetupFault as fault:
+        return fault.what
 
 
 def _now(layout: Layout) -> list[tuple[str, str]]:

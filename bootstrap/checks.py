@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from bootstrap.stop import StopRequest
 POLL_S = 0.1
 # How long a tool may take to end by itself after a Ctrl-C that it got from the terminal too.
 TERMINAL_GRACE_S = 5.0
+
+MOST_WORKERS = 4
 
 # Engine environments that tests can ask for. None exists yet; the built-in engine needs none of its own.
 ENGINES: tuple[str, ...] = ()
@@ -75,12 +78,18 @@ def run_checks(layout: Layout, options: TestOptions, console: Console) -> int:
         console.line(f"== {name}")
         if _run(layout, argv) != 0:
             failed.append(name)
-    pytest = [python, "-m", "pytest", *(["-m", ""] if options.full else []), *options.pytest_arguments]
+    pytest = [python, "-m", "pytest", "-n", str(_workers()), "--dist", "loadfile"]
+    pytest += [*(["-m", ""] if options.full else []), *options.pytest_arguments]
     console.line("== pytest")
     code = _run(layout, pytest)
     if failed:
         console.line(f"Failed before the tests: {', '.join(failed)} (see above).")
     return code or (1 if failed else 0)
+
+
+def _workers() -> int:
+    """How many files of tests run at a time. Each may start servers, models and a browser of its own."""
+    return min(os.cpu_count() or 1, MOST_WORKERS)
 
 
 def _run(layout: Layout, argv: Sequence[str]) -> int:

@@ -25,8 +25,11 @@ FLAGS: Final = (
 
 
 def chromium_path() -> str | None:
-    """The browser named by MUSE_TEST_CHROMIUM, else the first Chromium or Chrome of PATH, else None."""
-    found = (shutil.which(name) for name in ("chromium", "chromium-browser", "google-chrome"))
+    """The browser named by MUSE_TEST_CHROMIUM, else the first Chromium or Chrome of PATH, else None.
+
+    The shell without windows comes first: the same engine, at half the processor time for each page that is opened."""
+    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+    found = (shutil.which(name) for name in names)
     return os.environ.get("MUSE_TEST_CHROMIUM") or next((path for path in found if path), None)
 
 

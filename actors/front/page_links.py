@@ -50,22 +50,24 @@ def imported_modules(entry: str, bodies: Mapping[str, bytes]) -> list[str]:
 
 
 def linked(document: bytes, bodies: Mapping[str, bytes], prefix: str) -> bytes:
-    """The start document with its modules' imports named before its first module, and versioned paths throughout.
+    """The start document with each module script followed by its imports' names, and versioned paths throughout.
 
     Args:
         document: HTML that names files by absolute paths.
         bodies: path to content of every file that may be named.
         prefix: of `version_prefix`.
     """
-    if scripts := list(_MODULE_SCRIPT.finditer(document)):
-        entries = [script[2].decode("utf-8", "replace") for script in scripts]
-        modules = dict.fromkeys(path for entry in entries for path in imported_modules(entry, bodies))
-        names = [path.encode() for path in modules if path not in entries]
-        links = b"".join(b'%b<link rel="modulepreload" href="%b">\n' % (scripts[0][1], name) for name in names)
-        document = document[: scripts[0].start()] + links + document[scripts[0].start() :]
+    named = {script[2].decode("utf-8", "replace") for script in _MODULE_SCRIPT.finditer(document)}
+
+    def followed(script: re.Match[bytes]) -> bytes:
+        modules = imported_modules(script[2].decode("utf-8", "replace"), bodies)
+        new = [path for path in modules if path not in named]
+        named.update(new)
+        links = (b'\n%b<link rel="modulepreload" href="%b">' % (script[1], path.encode()) for path in new)
+        return script[0] + b"".join(links)
 
     def versioned(match: re.Match[bytes]) -> bytes:
         name, path = match[1], match[2].decode("utf-8", "replace")
         return b'%b="%b"' % (name, (prefix + path).encode()) if path in bodies else match[0]
 
-    return _REFERENCE.sub(versioned, document)
+    return _REFERENCE.sub(versioned, _MODULE_SCRIPT.sub(followed, document))

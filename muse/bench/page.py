@@ -5,7 +5,8 @@ keys are pressed in the composer: *event timing* gives the time from each key to
 took under 16 ms has no entry and counts as 16), *long tasks* all work of the main thread that took over 50 ms. The
 baseline is the same typing into the same page before anything is asked. A chat of 400 messages is opened several
 times; its time is counted from the start of the navigation to the frame in which the last message has been painted,
-beside the same of an empty page. Budgets: design section 11.
+beside the same of an empty page: first in a profile that has never seen the page, then by a reload in the same, which
+has the page's files. Playwright follows each request of the page, and that time is in it. Budgets: design section 11.
 """
 
 from __future__ import annotations
@@ -123,23 +124,29 @@ def _measure_answer(browser: Browser, url: str, tokens: int) -> dict[str, Any]:
     return {"idle": idle, "busy": busy, "long": long_tasks, "rate": tokens / seconds, "height": height}
 
 
-def _measure_opening(browser: Browser, url: str, turns: int) -> dict[str, Any]:
+def _measure_opening(browser: Browser, url: str, turns: int) -> dict[str, float]:
+    """Milliseconds until the page shows its end: the `first` time in a fresh profile, and by a `reload`."""
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     try:
         page = context.new_page()
         if turns:
             page.add_init_script(_HOLD_CHAT)
-        page.add_init_script(_OBSERVE + _NOTE_OPENED.replace("ENDING", CHAT_ENDING if turns else ""))
+        page.add_init_script(_NOTE_OPENED.replace("ENDING", CHAT_ENDING if turns else ""))
         page.goto(url)
-        page.wait_for_selector(".status.ready")
-        opened = page.evaluate(
-            "new Promise((resolve) => { const look = () => window.openedAt === null ? setTimeout(look, 20)"
-            " : resolve(window.openedAt); look(); })"
-        )
-        _, long_tasks = _taken(page, 0)
-        return {"opened": float(opened), "long": long_tasks}
+        first = _opened(page)
+        page.reload()
+        return {"first": first, "reload": _opened(page)}
     finally:
         context.close()
+
+
+def _opened(page: Page) -> float:
+    page.wait_for_selector(".status.ready")
+    opened: float = page.evaluate(
+        "new Promise((resolve) => { const look = () => window.openedAt === null ? setTimeout(look, 20)"
+        " : resolve(window.openedAt); look(); })"
+    )
+    return opened
 
 
 def _in_browser(port: int, tokens: int, messages: int, rounds: int) -> dict[str, Any]:
@@ -149,8 +156,8 @@ def _in_browser(port: int, tokens: int, messages: int, rounds: int) -> dict[str,
         raise RuntimeError("no Chromium found; install one or set MUSE_TEST_CHROMIUM to its path")
     with running_chromium(path) as browser:
         _measure_opening(browser, url, 0)  # warms the browser's caches of code; discarded
-        empty: list[dict[str, Any]] = []
-        full: list[dict[str, Any]] = []
+        empty: list[dict[str, float]] = []
+        full: list[dict[str, float]] = []
         for _ in range(rounds):
             empty.append(_measure_opening(browser, url, 0))
             full.append(_measure_opening(browser, url, messages))
@@ -186,18 +193,25 @@ def _report(found: dict[str, Any], tokens: int, messages: int) -> tuple[str, boo
         ]
         for name, times in (("nothing arrives", answer["idle"]), ("the answer arrives", answer["busy"]))
     ]
-    opened = {name: [one["opened"] for one in found[name]] for name in ("empty", "full")}
+    opened = {
+        f"{what}, {how}": [one[how] for one in found[name]]
+        for how in ("first", "reload")
+        for name, what in (("empty", "empty page"), ("full", f"{messages} messages"))
+    }
     opening = [
         [name, f"{statistics.median(times):.0f}", f"{min(times):.0f}", f"{max(times):.0f}"]
-        for name, times in (("empty page", opened["empty"]), (f"{messages} messages", opened["full"]))
+        for name, times in opened.items()
     ]
     p75 = percentile(answer["busy"], 0.75)
     late, longest = answer["long"], max(answer["long"], default=0.0)
-    to_open = statistics.median(opened["full"])
+    to_open = {how: statistics.median([one[how] for one in found["full"]]) for how in ("first", "reload")}
     verdicts = [
         (f"typing p75 {p75:.0f} ms, budget {TYPING_P75_MS:.0f}", p75 <= TYPING_P75_MS),
         (f"{len(late)} tasks over {LONG_TASK_MS:.0f} ms while it arrived (longest {longest:.0f}), budget 0", not late),
-        (f"{messages} messages open in {to_open:.0f} ms, budget {OPENING_MS:.0f}", to_open <= OPENING_MS),
+        *(
+            (f"{messages} messages open ({how}) in {time_ms:.0f} ms, budget {OPENING_MS:.0f}", time_ms <= OPENING_MS)
+            for how, time_ms in to_open.items()
+        ),
     ]
     text = table(["key to paint, ms, while", "p50", "p75", "p99", "max", "keys"], typing)
     text += f"\nanswer of {tokens} tokens, shown at {answer['rate']:.0f} tokens/s, {answer['height']} px high\n\n"

@@ -28,8 +28,8 @@ def test_modules_are_found_however_they_are_imported() -> None:
     assert imported_modules("/gone.js", MODULES) == []
 
 
-def test_document_names_the_imports_before_its_first_module() -> None:
-    """Once each, not its own scripts again, the first script's first; nothing else of it is touched."""
+def test_document_names_the_imports_behind_each_script() -> None:
+    """Once each, not its own scripts again; nothing else of it is touched."""
     document = (
         b'<link rel="icon" href="/early.js">\n  <a href="/elsewhere" data-src="/app.js">/app.js</a>\n'
         b'  <script type="module" async src="/early.js"></script>\n  <script type="module" src="/app.js"></script>\n'
@@ -38,11 +38,11 @@ def test_document_names_the_imports_before_its_first_module() -> None:
     assert lines == [
         f'<link rel="icon" href="{PREFIX}/early.js">',
         '  <a href="/elsewhere" data-src="/app.js">/app.js</a>',
+        f'  <script type="module" async src="{PREFIX}/early.js"></script>',
         f'  <link rel="modulepreload" href="{PREFIX}/vendor/h.js">',
+        f'  <script type="module" src="{PREFIX}/app.js"></script>',
         f'  <link rel="modulepreload" href="{PREFIX}/parts/a.js">',
         f'  <link rel="modulepreload" href="{PREFIX}/parts/b.js">',
-        f'  <script type="module" async src="{PREFIX}/early.js"></script>',
-        f'  <script type="module" src="{PREFIX}/app.js"></script>',
     ]
     assert linked(b"<!doctype html>", MODULES, PREFIX) == b"<!doctype html>"
 

@@ -5,7 +5,6 @@ import { ApiError } from "../net/api.js";
 import { computed, effect } from "../vendor/signals.js";
 import { isRestoring, messages, show } from "./conversation.js";
 import { fetchDraft, keepDrafts, showDraft } from "./draft_keeper.js";
-import { heldChat } from "./held_chat.js";
 import { findKept, followKeeping, mayHaveKept } from "./keeper.js";
 import { asTurn, cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
@@ -34,7 +33,7 @@ export async function restoreChat() {
   const kept = isKept ? await findKept(isNew) : null;
   // The draft of a copied tab is the other tab's, too.
   const fetching = isOurs && isReloaded() ? fetchDraft(wanted) : null;
-  const isStill = !isRestoring.value || (await restoreMessages(isOurs, kept));
+  const isStill = !isRestoring.value || (await restoreMessages(isKnown, isOurs, kept));
   const found = await fetching;
   if (found !== null && isStill) showDraft(found);
   keepDrafts();
@@ -43,10 +42,11 @@ export async function restoreChat() {
 
 /**
  * Shows what the server holds, or else what this browser kept. Returns false if New chat was chosen meanwhile.
+ * @param {boolean} isKnown the server may know this chat
  * @param {{history: object[], system: string}|null} kept
  */
-async function restoreMessages(isOurs, kept) {
-  const outcome = (await heldChat) ?? { session: null, isForgotten: false };
+async function restoreMessages(isKnown, isOurs, kept) {
+  const outcome = isKnown ? await readHeldChat() : { session: null, isForgotten: false };
   if (!isRestoring.value) return false;
   isRestoring.value = false;
   if (outcome.isForgotten) renewSession();
@@ -56,10 +56,20 @@ async function restoreMessages(isOurs, kept) {
   } else if (kept !== null) {
     systemMessage.value = kept.system;
     show(kept.history, null);
-  } else if (heldChat !== null) {
+  } else if (isKnown) {
     remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
   }
   return true;
+}
+
+/** The session as the server knows it: boot.js has asked for it. */
+async function readHeldChat() {
+  try {
+    const response = await window.heldChat;
+    return { session: response.ok ? await response.json() : null, isForgotten: response.status === 404 };
+  } catch {
+    return { session: null, isForgotten: false };
+  }
 }
 
 function showSession(session, isOurs, kept) {

@@ -32,6 +32,7 @@ RECEIPT: dict[str, Any] = {
     "context": {"length": 1000, "system": 100, "history": 300, "images": 200, "tools": 100, "question": 100,
                 "begun": 50, "thinking": 30, "answer": 50},
 }  # fmt: skip
+CORNER = "| | a |\n|--|--|\n| b | 1 |\n"
 PICTURE = {"type": "image_url", "image_url": {"url": PIXEL}}
 EVERY_KIND = document(
     {"role": "system", "content": "Be kind."},
@@ -47,7 +48,12 @@ EVERY_KIND = document(
     {"role": "user", "content": "What else, please?"},
     {"role": "assistant", "content": "Half", "state": "interrupted", "error": {"message": "It broke.", "code": "x"}},
     {"role": "user", "content": "All of it, please."},
-    {"role": "assistant", "content": f"{TOUR}\n{FORMULAS}\n{FOOTNOTES}", "metrics": RECEIPT, "reasoning_content": TOUR},
+    {
+        "role": "assistant",
+        "content": f"{TOUR}\n{CORNER}\n{FORMULAS}\n{FOOTNOTES}",
+        "metrics": RECEIPT,
+        "reasoning_content": TOUR,
+    },
     {"role": "user", "content": "More?"},
     {"role": "assistant", "content": "No", "state": "failed", "error": {"message": "It failed.", "code": "died"}},
 )

@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { refusedFiles, removeAttachment } from "../state/attachments.js";
 import { fileSize } from "../state/file_words.js";
 import { fileFacts } from "../state/text_files.js";
+import { returnToComposer } from "./composer.js";
 import { tokens } from "./figures.js";
 import { Icon } from "./icons.js";
 
@@ -52,7 +53,10 @@ export function pictureFacts({ width, height, size, tokens: cost }) {
 /** Files that were not taken, until the next change. */
 export function RefusedFiles() {
   if (refusedFiles.value.length === 0) return null;
-  const close = () => (refusedFiles.value = []);
+  const close = () => {
+    refusedFiles.value = [];
+    returnToComposer();
+  };
   return html`<div role="alert" class="remark refused-files">
     <div>${refusedFiles.value.map((words) => html`<p>${words}</p>`)}</div>
     <button type="button" class="quiet" title="Dismiss" aria-label="Dismiss" onClick=${close}>

@@ -2,6 +2,7 @@
 import { html } from "../html.js";
 import { canRestart, restartModel, status } from "../state/server.js";
 import { useSignal } from "../vendor/signals.js";
+import { returnToComposer } from "./composer.js";
 import { Icon } from "./icons.js";
 
 export function Banner() {
@@ -18,6 +19,7 @@ function RestartButton() {
   const fault = useSignal(null);
   const restart = async () => {
     fault.value = await restartModel();
+    if (fault.value === null) returnToComposer();
   };
   return html`<button type="button" class="framed" onClick=${restart}>Try again</button>
     ${fault.value === null ? null : html`<p role="alert" class="banner-fault">${fault.value}</p>`}`;

@@ -7,6 +7,7 @@ import { keptId } from "../state/kept_id.js";
 import { isChatsOpen } from "../state/view.js";
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
+import { useReturningFocus } from "./editor.js";
 import { count } from "./figures.js";
 import { Icon } from "./icons.js";
 import { Sheet } from "./sheet.js";
@@ -49,6 +50,7 @@ function Files() {
 function Keeping() {
   const isAsking = useSignal(false);
   const isKept = keptId.value !== null;
+  const box = useReturningFocus(isKept && isAsking.value);
   const change = (event) => {
     if (event.target.checked) {
       keepThis();
@@ -65,7 +67,7 @@ function Keeping() {
   return html`<section class="setting-group" aria-labelledby="keeping-title">
     <h3 id="keeping-title">In this browser</h3>
     <label class="check">
-      <input type="checkbox" checked=${isKept} aria-describedby="keeping-help" onChange=${change} />
+      <input type="checkbox" ref=${box} checked=${isKept} aria-describedby="keeping-help" onChange=${change} />
       <span>Keep this chat in this browser</span>
     </label>
     ${isKept && isAsking.value
@@ -87,12 +89,14 @@ function Keeping() {
 
 function KeptList() {
   const isAsking = useSignal(false);
+  const button = useReturningFocus(isAsking.value);
   useEffect(() => void refreshKept(), []);
   const list = keptChats.value ?? [];
   if (list.length === 0) return null;
-  const empty = () => {
+  const empty = async () => {
+    goToTitle();
+    await forget();
     isAsking.value = false;
-    forget();
   };
   return html`<section class="setting-group" aria-labelledby="kept-title">
     <h3 id="kept-title">Kept chats</h3>
@@ -107,19 +111,23 @@ function KeptList() {
           onYes=${empty}
           onNo=${() => (isAsking.value = false)}
         />`
-      : html`<button type="button" class="framed reset" onClick=${() => (isAsking.value = true)}>Delete all kept chats</button>`}
+      : html`<button type="button" ref=${button} class="framed reset" onClick=${() => (isAsking.value = true)}>Delete all kept chats</button>`}
   </section>`;
 }
 
 function Row({ chat }) {
   const isAsking = useSignal(false);
+  const button = useReturningFocus(isAsking.value);
   const isOpen = chat.id === keptId.value;
   if (isAsking.value) {
     return html`<li><${Question}
       words=${`Delete “${chat.title}” from this browser? This cannot be undone.`}
       yes="Delete"
       no="Cancel"
-      onYes=${() => forget(chat.id)}
+      onYes=${() => {
+        goToTitle();
+        forget(chat.id);
+      }}
       onNo=${() => (isAsking.value = false)}
     /></li>`;
   }
@@ -128,10 +136,15 @@ function Row({ chat }) {
     <button type="button" class="quiet row-main" aria-current=${isOpen ? "true" : undefined} onClick=${() => !isOpen && openKept(chat.id)}>
       <span class="row-name">${chat.title}</span><span class="row-note">${note}</span>
     </button>
-    <button type="button" class="quiet" title="Delete" aria-label=${`Delete ${chat.title}`} onClick=${() => (isAsking.value = true)}>
+    <button type="button" ref=${button} class="quiet" title="Delete" aria-label=${`Delete ${chat.title}`} onClick=${() => (isAsking.value = true)}>
       <${Icon} name="bin" />
     </button>
   </li>`;
+}
+
+/** Where the keyboard goes on when a row is about to go with all that is in it. */
+function goToTitle() {
+  document.querySelector(`#${CHATS_ID} h2`).focus();
 }
 
 /** Asks in place; the keyboard begins at the answer that changes nothing. */

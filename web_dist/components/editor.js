@@ -73,7 +73,7 @@ function DropHere({ list, field }) {
   return isOver ? html`<p class="drop-words" aria-hidden="true">Drop to add to this message</p>` : null;
 }
 
-/** A ref for the button that opens an editor; it has the focus again when the editor was closed. */
+/** A ref for what opens an editor, or a question; it has the focus again when that was closed. */
 export function useReturningFocus(isEditing) {
   const button = useRef(null);
   const wasEditing = useRef(false);

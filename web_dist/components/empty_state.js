@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { bringBack, putAway } from "../state/conversation.js";
 import { server } from "../state/server.js";
 import { draft } from "../state/view.js";
-import { focusComposer } from "./composer.js";
+import { focusComposer, returnToComposer } from "./composer.js";
 import { Icon } from "./icons.js";
 
 const SUGGESTIONS = [
@@ -17,6 +17,10 @@ export function EmptyState() {
   const take = (text) => {
     draft.value = text;
     focusComposer();
+  };
+  const back = () => {
+    bringBack();
+    returnToComposer();
   };
   return html`<section class="empty" aria-labelledby="empty-title">
     <h2 id="empty-title">What is on your mind?</h2>
@@ -33,7 +37,7 @@ export function EmptyState() {
     </ul>
     ${putAway.value === null
       ? null
-      : html`<button type="button" class="quiet bring-back" onClick=${bringBack}>
+      : html`<button type="button" class="quiet bring-back" onClick=${back}>
           <${Icon} name="back" />Bring back the last chat
         </button>`}
   </section>`;

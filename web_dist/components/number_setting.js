@@ -18,7 +18,11 @@ export function NumberSetting({ field }) {
   const isDefault = value === null && !isRefused;
   const id = `setting-${field.key}`;
   const hasSlider = field.empty === undefined;
-  const goBack = () => setSetting(field.key, null);
+  const goBack = (event) => {
+    setSetting(field.key, null);
+    // "Default" is gone then. Not the number field: on phones it would bring up a keyboard.
+    if (hasSlider) event.target.closest(".setting").querySelector("[type=range]").focus();
+  };
 
   const onInput = (event) => {
     const { value: text, validity } = event.target;

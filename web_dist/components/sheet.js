@@ -2,6 +2,7 @@
 // One <dialog>: shown plainly when docked, as a modal (focus kept inside, Escape closes) when not.
 import { html } from "../html.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
+import { returnToComposer } from "./composer.js";
 import { Icon } from "./icons.js";
 
 const WIDE = matchMedia("(min-width: 1100px)");
@@ -13,6 +14,7 @@ export function Sheet({ id, title, isOpen, children }) {
 
   useLayoutEffect(() => {
     if (!isOpen.value) return undefined;
+    const opener = document.activeElement;
     const show = () => {
       const held = dialog.current.contains(document.activeElement) ? document.activeElement : null;
       dialog.current.close();
@@ -27,6 +29,10 @@ export function Sheet({ id, title, isOpen, children }) {
     return () => {
       WIDE.removeEventListener("change", show);
       dialog.current?.close();
+      // What had the focus in it is gone already, and so may be what opened it.
+      if (document.activeElement !== document.body) return;
+      if (opener.isConnected) opener.focus();
+      else returnToComposer();
     };
   }, [isOpen.value]);
 

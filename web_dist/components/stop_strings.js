@@ -2,13 +2,23 @@
 import { html } from "../html.js";
 import { MAX_STOP_STRINGS } from "../state/setting_fields.js";
 import { setSetting, settings } from "../state/settings.js";
+import { useRef } from "../vendor/preact-hooks.js";
 import { Icon } from "./icons.js";
 
 export function StopStrings() {
   const list = settings.value.stop;
   const replace = (at, text) => setSetting("stop", list.map((old, index) => (index === at ? text : old)));
-  const remove = (at) => setSetting("stop", list.filter((_, index) => index !== at));
-  return html`<fieldset class="setting" aria-describedby="stop-help">
+  const group = useRef(null);
+  const goOnAt = (find) => requestAnimationFrame(() => find(group.current)?.focus());
+  const add = () => {
+    setSetting("stop", [...list, ""]);
+    goOnAt((element) => [...element.querySelectorAll("input")].at(-1));
+  };
+  const remove = (at) => {
+    setSetting("stop", list.filter((_, index) => index !== at));
+    goOnAt((element) => element.querySelector(".add"));
+  };
+  return html`<fieldset class="setting" aria-describedby="stop-help" ref=${group}>
     <legend class="setting-name">Stop strings</legend>
     ${list.map(
       (text, at) => html`<div class="stop-line" key=${at}>
@@ -25,7 +35,7 @@ export function StopStrings() {
         </button>
       </div>`,
     )}
-    <button type="button" class="framed add" disabled=${list.length >= MAX_STOP_STRINGS} onClick=${() => setSetting("stop", [...list, ""])}>
+    <button type="button" class="framed add" disabled=${list.length >= MAX_STOP_STRINGS} onClick=${add}>
       <${Icon} name="plus" />Add a stop string
     </button>
     <p class="setting-help" id="stop-help">

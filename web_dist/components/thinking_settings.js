@@ -17,13 +17,17 @@ export function ThinkingSettings() {
 
 function Strength() {
   const chosen = settings.value.reasoning_strength;
+  const goBack = (event) => {
+    setSetting("reasoning_strength", null);
+    event.target.closest(".setting").querySelector("input").focus(); // the button is gone then
+  };
   const choices = Object.fromEntries(strengths.value.map((name) => [name, STRENGTHS[name]]));
   return html`<div class="setting">
     <div class="setting-line">
       <p class="setting-name">Reasoning strength</p>
       ${chosen === null
         ? null
-        : html`<button type="button" class="quiet setting-default" onClick=${() => setSetting("reasoning_strength", null)}>
+        : html`<button type="button" class="quiet setting-default" onClick=${goBack}>
             Default<span class="visually-hidden"> for Reasoning strength</span>
           </button>`}
     </div>

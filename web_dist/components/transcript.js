@@ -5,6 +5,7 @@ import { isPending, isRestoring, messages } from "../state/conversation.js";
 import { isAtEnd } from "../state/view.js";
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { Answer } from "./answer.js";
+import { returnToComposer } from "./composer.js";
 import { EmptyState } from "./empty_state.js";
 import { Icon } from "./icons.js";
 import { useFirstShown } from "./newest_first.js";
@@ -19,6 +20,10 @@ export function Transcript() {
   const column = useRef(null);
   const list = messages.value;
   const firstShown = useFirstShown(list.length);
+  const jump = () => {
+    jumpToNewest();
+    returnToComposer();
+  };
 
   useEffect(() => followEnd(scroller.current, column.current), []);
 
@@ -38,7 +43,7 @@ export function Transcript() {
     </div>
     ${isAtEnd.value
       ? null
-      : html`<button type="button" class="jump" onClick=${jumpToNewest}><${Icon} name="down" />Jump to newest</button>`}
+      : html`<button type="button" class="jump" onClick=${jump}><${Icon} name="down" />Jump to newest</button>`}
   </main>`;
 }
 

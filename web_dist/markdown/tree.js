@@ -151,7 +151,8 @@ function tableNode(token, depth) {
   return node("div", [textBlock("table", parts)], { class: "table-frame", tabindex: "0", role: "group", "aria-label": "Table" });
 }
 
-function cellNode(tag, cell, depth) {
+function cellNode(kind, cell, depth) {
+  const tag = cell.tokens.length === 0 ? "td" : kind; // an empty corner is the head of nothing
   const attrs = {};
   if (cell.align) attrs.class = `align-${cell.align}`;
   if (tag === "th") attrs.scope = "col";

@@ -66,6 +66,12 @@ export function keepDrafts() {
       known = keys;
     },
   );
+  // Under another id the server has none of it, whatever it had before.
+  let chat = sessionId();
+  whenever(sessionId, (current) => {
+    if (current !== chat) for (const one of parts) one.changed(0);
+    chat = current;
+  });
   let instance = null;
   whenever(
     () => (link.value === "online" ? (server.value?.server.instance_id ?? null) : null),

@@ -11,7 +11,7 @@ import { UNDO_ID } from "./turn_button.js";
 export function Notices() {
   return html`<div role="status">${remark.value === null ? null : html`<${Remark} words=${remark.value} />`}</div>
     <${PutAway} />
-    <${Deletion} />
+    <${WayBack} />
     ${refusal.value === null ? null : html`<${Refusal} refusal=${refusal.value} />`}`;
 }
 
@@ -28,8 +28,8 @@ function PutAway() {
   </div>`;
 }
 
-/** What was deleted, and the way back. The announcer says it to those who do not see it. */
-function Deletion() {
+/** What was deleted or replaced, and the way back. The announcer says it to those who do not see it. */
+function WayBack() {
   if (undoable.value === null || undoable.value.edited !== null || isRunning.value) return null;
   const undo = () => {
     undoEdit();

@@ -30,6 +30,11 @@ export function pasteInto(list, event) {
   addFiles(list, files);
 }
 
+/** Whether a dialog lies over the page: what is dropped then would end where nobody sees it. */
+function isCovered() {
+  return document.querySelector("dialog:modal") !== null;
+}
+
 /**
  * Takes files that are dropped onto an element, or anywhere on the page.
  * @param {{current: HTMLElement|null}|null} target null: the page, as far as nothing in it takes them itself
@@ -44,8 +49,8 @@ export function useDrop(list, target) {
       // Without this the browser would leave the page and show the file.
       event.preventDefault();
       event.stopPropagation();
-      event.dataTransfer.dropEffect = "copy";
-      isOver.value = true;
+      event.dataTransfer.dropEffect = isCovered() ? "none" : "copy";
+      isOver.value = !isCovered();
     };
     const leave = (event) => {
       if (event.relatedTarget === null || !element.contains(event.relatedTarget)) isOver.value = false;
@@ -55,7 +60,7 @@ export function useDrop(list, target) {
       if (event.dataTransfer.files.length === 0) return;
       event.preventDefault();
       event.stopPropagation();
-      addFiles(list, event.dataTransfer.files);
+      if (!isCovered()) addFiles(list, event.dataTransfer.files);
     };
     const handlers = { dragover: hover, dragleave: leave, drop };
     for (const [name, handler] of Object.entries(handlers)) element.addEventListener(name, handler);

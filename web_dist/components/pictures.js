@@ -35,7 +35,7 @@ function Viewer({ picture, onClose }) {
   return html`<figure>
     <img src=${picture.url} alt=${picture.name} />
     <figcaption>
-      <span><strong>${picture.name}</strong> ${pictureFacts(picture)}</span>
+      <span><strong>${picture.name}</strong> <span class="picture-facts">${pictureFacts(picture)}</span></span>
       <button type="button" class="quiet" title="Close (Esc)" aria-label="Close" onClick=${onClose}>
         <${Icon} name="close" />
       </button>

@@ -9,12 +9,14 @@ import { asSent, ask, canAsk, lastEnded, messages, undoable } from "./conversati
 import { isNothing, picturesIn, wordsOf } from "./draft.js";
 import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
+import { learnOf } from "./pictures.js";
 import { tellHistory } from "./session.js";
 
 /** Opens a user message for editing, with its pictures. */
 export function openMessage(message, text = message.text, attachments = message.pictures) {
   message.attachments.value = attachments;
   message.draft.value = text;
+  for (const attachment of attachments) if (attachment.kind === "picture") learnOf(attachment);
 }
 
 /** Replaces a user message by what was made of it and asks again from there. An empty one is not taken. */

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.files import add, attached, composer, hand_over
 from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over, wait_until
@@ -16,8 +16,12 @@ from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
 
-FILM = {"name": "film.mp4", "mimeType": "video/mp4", "buffer": bytes([0, 1, 2])}
-NOTES = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"A line.\n"}
+FILM: FilePayload = {"name": "film.mp4", "mimeType": "video/mp4", "buffer": bytes([0, 1, 2])}
+
+
+def notes(name: str = "notes.txt") -> FilePayload:
+    """A small text file."""
+    return {"name": name, "mimeType": "text/plain", "buffer": b"A line.\n"}
 
 
 def test_a_double_click_on_send_does_not_stop_the_answer(chromium_page: Page) -> None:
@@ -38,11 +42,11 @@ def test_a_file_dropped_onto_a_dialog_goes_nowhere(chromium_page: Page) -> None:
     chromium_page.get_by_role("button", name="What the model saw").click()
     panel = chromium_page.get_by_role("dialog", name="What the model saw")
     expect(panel).to_be_visible()
-    hand_over(panel, "dragover", [NOTES])
-    hand_over(panel, "drop", [NOTES])
+    hand_over(panel, "dragover", [notes()])
+    hand_over(panel, "drop", [notes()])
     chromium_page.keyboard.press("Escape")
     expect(panel).to_have_count(0)
-    hand_over(chromium_page.locator(".transcript"), "drop", [{**NOTES, "name": "second.txt"}])
+    hand_over(chromium_page.locator(".transcript"), "drop", [notes("second.txt")])
     expect(attached(chromium_page)).to_have_count(1)
     expect(attached(chromium_page)).to_contain_text("second.txt")
 
@@ -59,7 +63,7 @@ def test_words_about_refused_files_go_with_the_message(chromium_page: Page) -> N
 def test_the_start_of_an_empty_chat_stays_in_view(chromium_page: Page) -> None:
     """Also when what stands above the composer takes much of the height."""
     chromium_page.set_viewport_size({"width": 1280, "height": 700})
-    add(chromium_page, NOTES, FILM)
+    add(chromium_page, notes(), FILM)
     expect(chromium_page.locator(".refused-files")).to_be_visible()
     composer(chromium_page).fill("line\n" * 4)
     wait_until(chromium_page, "document.querySelector('.dock').offsetHeight > 300")
@@ -69,7 +73,7 @@ def test_the_start_of_an_empty_chat_stays_in_view(chromium_page: Page) -> None:
 
 def test_many_files_leave_the_buttons_in_the_window(chromium_page: Page) -> None:
     """They scroll in a part of their own."""
-    add(chromium_page, *({**NOTES, "name": f"notes-{number}.txt"} for number in range(30)))
+    add(chromium_page, *(notes(f"notes-{number}.txt") for number in range(30)))
     expect(attached(chromium_page)).to_have_count(30)
     expect(chromium_page.get_by_role("button", name="Send")).to_be_in_viewport(ratio=1)
     expect(attached(chromium_page).last).not_to_be_in_viewport()
@@ -87,6 +91,22 @@ def test_a_message_says_at_once_that_the_model_is_not_there_yet(
     page.route("**/v1/chat/completions", lambda route: None)  # never answered: only the page speaks
     answer = ask(page, "short")
     expect(answer.locator(".waiting")).to_contain_text("Waiting for the model to load")
+
+
+def test_a_tab_in_the_background_says_that_an_answer_is_there(chromium_page: Page) -> None:
+    """In its title, without a word of it; gone as soon as somebody looks."""
+    show = """state => {
+        Object.defineProperty(document, "visibilityState", { value: state, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    wait_over(ask(chromium_page, "short"))
+    assert chromium_page.title() == "Muse Glimmer Playground"
+    answer = ask(chromium_page, "lines")
+    expect(answer.locator(".prose")).to_contain_text("Line 2")
+    chromium_page.evaluate(show, "hidden")
+    expect(chromium_page).to_have_title("Answer ready · Muse Glimmer Playground")
+    chromium_page.evaluate(show, "visible")
+    expect(chromium_page).to_have_title("Muse Glimmer Playground")
 
 
 def test_an_answer_to_nothing_cannot_be_had_again(chromium_page: Page, tmp_path: Path) -> None:

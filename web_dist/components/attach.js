@@ -22,9 +22,21 @@ export function AttachButton({ list }) {
     <input ref=${input} type="file" multiple hidden tabindex="-1" onChange=${take} />`;
 }
 
-/** Takes pasted files. Office programs put a picture of a text beside the text: then it is the text that is meant. */
+// A longer text is no message: it would make the field slow, and nobody could find the question in it.
+const LONGEST_PASTE = 20_000;
+
+/**
+ * Takes pasted files, and a very long text as one. Office programs put a picture of a text beside the text: then it is
+ * the text that is meant.
+ */
 export function pasteInto(list, event) {
   const { files, types } = event.clipboardData;
+  const text = event.clipboardData.getData("text/plain");
+  if (text.length > LONGEST_PASTE) {
+    event.preventDefault();
+    addFiles(list, [new File([text], "Pasted text.txt", { type: "text/plain" })]);
+    return;
+  }
   if (files.length === 0 || (types.includes("text/plain") && types.includes("text/html"))) return;
   event.preventDefault();
   addFiles(list, files);

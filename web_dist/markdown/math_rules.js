@@ -6,7 +6,7 @@
 const AMOUNT = /^(?:\d{2,}|\d+[.,]\d+)[kKMB]$/;
 
 // Longer ones are no formulas; the limit also bounds the search for an end.
-export const MAX_FORMULA = 5000;
+const MAX_FORMULA = 5000;
 
 // How far ahead the next formula is looked for. Without a limit each piece of a text would be searched to its end.
 export const MAX_LOOK = 4000;

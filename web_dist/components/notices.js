@@ -22,7 +22,7 @@ function PutAway() {
     bringBack();
     returnToComposer();
   };
-  return html`<div class="remark">
+  return html`<div class="remark offer">
     <p>The chat before this one is put away.</p>
     <button type="button" class="quiet" onClick=${back}><${Icon} name="back" />Bring it back</button>
   </div>`;
@@ -35,7 +35,7 @@ function WayBack() {
     undoEdit();
     returnToComposer();
   };
-  return html`<div class="remark">
+  return html`<div class="remark offer">
     <p>${undoable.value.words}</p>
     <button type="button" id=${UNDO_ID} class="quiet" onClick=${undo}><${Icon} name="back" />Undo</button>
   </div>`;

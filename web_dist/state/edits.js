@@ -28,7 +28,7 @@ export function editMessage(message) {
   const editAgain = { label: "Edit again", run: () => openMessage(message, text, attachments) };
   const edited = userMessage(wordsOf(text, attachments), picturesIn(attachments));
   ask([...messages.value.slice(0, at), edited], {
-    words: "Your edit is in the place of what was said before.",
+    words: "Your edit replaced what was said before.",
     onRefused: (fault) => {
       refusal.value = { title: "Your edit was not sent. The chat is as it was.", fault, again: editAgain };
     },
@@ -51,7 +51,7 @@ export function regenerate(answer) {
     return;
   }
   ask(history, {
-    words: "This answer is in the place of the one before.",
+    words: "This answer replaced the one before.",
     onRefused: (fault) => {
       const again = { label: "Try again", run: () => regenerate(answer) };
       refusal.value = { title: "There is no new answer. The chat is as it was.", fault, again };

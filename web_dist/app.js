@@ -17,6 +17,7 @@ import { html } from "./html.js";
 import { followQueue } from "./state/queue.js";
 import { noticeRestarts, restoreChat } from "./state/restore.js";
 import { followServer } from "./state/server.js";
+import { followTabTitle } from "./state/tab_title.js";
 import { paintBrowserFrame } from "./state/theme.js";
 import { render } from "./vendor/preact.js";
 
@@ -46,4 +47,5 @@ followServer();
 noticeRestarts();
 followQueue();
 followShortcuts();
+followTabTitle();
 paintBrowserFrame();

@@ -16,7 +16,8 @@ function copyBySelection(text) {
   area.className = "visually-hidden";
   area.setAttribute("aria-hidden", "true");
   const focused = document.activeElement;
-  document.body.append(area);
+  // Under a modal dialog nothing outside of it can be selected.
+  (document.querySelector("dialog:modal") ?? document.body).append(area);
   area.select();
   const worked = document.execCommand("copy");
   area.remove();

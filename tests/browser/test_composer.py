@@ -106,6 +106,26 @@ def test_a_text_file_becomes_a_fenced_block(chromium_page: Page) -> None:
     assert large["height"] > 20_000 > 300 > small["height"]
 
 
+def test_a_very_long_paste_becomes_a_file(chromium_page: Page) -> None:
+    """The field stays quick, and of what is folded only the beginning is in the page; a shorter text is a text."""
+    chromium_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    bodies = record_requests(chromium_page)
+    long = "a line of a log\n" * 2000
+    hand_over(composer(chromium_page), "paste", [], {"text/plain": long})
+    expect(attached(chromium_page)).to_contain_text("Pasted text.txt")
+    expect(composer(chromium_page)).to_have_value("")
+    wait_over(ask(chromium_page, "short"))
+    assert bodies[0]["messages"][0]["content"] == f"Pasted text.txt\n```txt\n{long}```\n\nshort"
+    bubble = chromium_page.locator(".bubble")
+    assert len(bubble.inner_text()) < 3000
+    chromium_page.get_by_role("button", name="Show all").click()
+    expect(bubble).to_contain_text("short")
+    chromium_page.evaluate("navigator.clipboard.writeText('a word')")
+    composer(chromium_page).press("ControlOrMeta+v")
+    expect(composer(chromium_page)).to_have_value("a word")
+    expect(attached(chromium_page)).to_have_count(0)
+
+
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [

@@ -77,6 +77,17 @@ def test_a_draft_belongs_to_its_chat(chromium_page: Page, chat_server: ServerPro
     assert chat_server.get(f"/api/drafts/text/{known}").json() == {"version": None, "content": None}
 
 
+def test_a_draft_outlives_the_chat_it_was_written_in(chromium_page: Page) -> None:
+    """All turns deleted: the chat has another id from then on, under which the server gets the draft anew."""
+    wait_over(ask(chromium_page, "short one"))
+    with chromium_page.expect_response(lambda said: is_save("text")(said.request)):
+        composer(chromium_page).fill("half a thought")
+    with chromium_page.expect_response(lambda said: is_save("text")(said.request)):
+        chromium_page.get_by_role("button", name="Delete from here").first.click()
+    reload(chromium_page)
+    expect(composer(chromium_page)).to_have_value("half a thought")
+
+
 def test_pictures_survive_a_reload(open_page: Callable[..., Page], seeing_server: ServerProcess) -> None:
     """The same bytes, with name, size and price; the model sees them."""
     page = open_page(seeing_server.url)

@@ -205,6 +205,30 @@ def test_regenerate_replaces_an_answer_and_drops_the_later_turns(
     assert held(chromium_page, chat_server) == shown(chromium_page) == ["short one", "Short answer."]
 
 
+def test_what_an_answer_replaced_can_be_brought_back(chromium_page: Page, chat_server: ServerProcess) -> None:
+    """After a regenerate that ended and one that was stopped; said aloud, and true of the server, too."""
+    two_turns(chromium_page)
+    chromium_page.get_by_role("button", name="Regenerate").first.click()
+    undo = chromium_page.get_by_role("button", name="Undo")
+    expect(undo).to_be_visible()
+    announced = chromium_page.get_by_test_id("announce-answer")
+    expect(announced).to_contain_text("Answer finished.")
+    expect(announced).to_contain_text("This can be undone.")
+    with told(chromium_page):
+        undo.click()
+    assert held(chromium_page, chat_server) == shown(chromium_page) == TWO_TURNS
+    expect(chromium_page.locator(".receipt")).to_have_count(2)
+    edit_message(chromium_page, 0, "endless")
+    expect(chromium_page.locator(".from-model .prose")).to_contain_text("on and")
+    chromium_page.get_by_role("button", name="Stop").click()
+    wait_over(chromium_page.locator(".from-model"), "stopped")
+    with told(chromium_page):
+        undo.click()
+    assert held(chromium_page, chat_server) == shown(chromium_page) == TWO_TURNS
+    wait_over(ask(chromium_page, "short again"))
+    expect(undo).to_have_count(0)
+
+
 def test_a_regenerate_that_is_refused_keeps_the_answer(chromium_page: Page, watch: PageWatch) -> None:
     """All turns are back with the server's words, and another try works."""
     watch.expected.append("503")

@@ -157,6 +157,29 @@ def test_chats_are_opened_left_and_brought_back(chromium_page: Page) -> None:
     expect(chromium_page.locator(".bubble")).to_have_text(["hello there", "short two"])
 
 
+def test_words_are_found_in_kept_chats(chromium_page: Page) -> None:
+    """In questions and answers, once there are so many that looking is work; Escape shows all again."""
+    finder = chromium_page.get_by_label("Find words in kept chats")
+    open_chats(chromium_page)
+    for number, words in enumerate(["short one", "short two", "Say HELLO", "short four", "short five"], start=1):
+        wait_over(ask(chromium_page, words))
+        chromium_page.get_by_label("Keep this chat in this browser").check()
+        expect(rows(chromium_page)).to_have_count(number)
+        chromium_page.get_by_role("button", name="New chat").click()
+    expect(rows(chromium_page)).to_have_count(5)
+    finder.fill("hello")
+    expect(rows(chromium_page)).to_have_count(1)
+    expect(rows(chromium_page)).to_contain_text("Say HELLO")
+    finder.fill("short answer")
+    expect(rows(chromium_page)).to_have_count(4)
+    finder.fill("nowhere")
+    expect(rows(chromium_page)).to_have_count(0)
+    expect(chromium_page.locator("#chats")).to_contain_text("These words are in none of them.")
+    finder.press("Escape")
+    expect(finder).to_have_value("")
+    expect(rows(chromium_page)).to_have_count(5)
+
+
 def test_switching_it_off_asks_and_deletes(chromium_page: Page) -> None:
     """The question can be left; the chat stays on the screen, and nothing of it in the browser."""
     wait_over(ask(chromium_page, "short one"))

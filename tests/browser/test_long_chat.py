@@ -129,3 +129,27 @@ def test_what_comes_near_is_complete(long_page: Page) -> None:
     expect(first).to_be_in_viewport()
     expect(first.locator("math msup")).to_have_count(1)
     expect(first.locator(".hl-keyword")).to_have_text("let")
+
+
+def test_a_reader_at_the_very_top_is_not_pushed_down(
+    open_page: Callable[..., Page], roomy_server: ServerProcess
+) -> None:
+    """What still comes in above goes above what is read there."""
+    hold_chat(roomy_server)
+    page = open_page(roomy_server.url)
+    page.add_init_script(HOLD)
+    page.add_init_script("window.idle = []; window.requestIdleCallback = (work) => idle.push(work)")
+    page.evaluate(HOLD.replace("=== null", "!== ''"))
+    page.reload()
+    expect(page.locator(".turn").first).to_be_attached()
+    transcript = page.locator(".transcript")
+    transcript.evaluate("area => area.scrollTo(0, 0)")
+    first = page.locator(".from-user").first
+    words = first.locator(".bubble").inner_text()
+    assert words != "Question 0"
+    expect(page.locator(".jump")).to_be_visible()
+    before = page.locator(".turn").count()
+    page.evaluate("for (const work of idle.splice(0)) work()")
+    wait_until(page, f"document.querySelectorAll('.turn').length > {before}")
+    place = page.locator(".from-user", has_text=words)
+    expect(place).to_be_in_viewport()

@@ -83,6 +83,11 @@ def test_pictures_come_back_after_a_reload(page: Page) -> None:
     wait_over(ask(page, QUESTION))
     page.reload()
     expect(page.locator(".from-user").get_by_role("img", name="Picture 1")).to_be_visible()
+    page.get_by_role("button", name="Picture 1, show large").click()
+    viewer = page.get_by_role("dialog", name="Picture 1")
+    expect(viewer).to_contain_text("56 × 84")  # what nobody keeps is found out again
+    expect(viewer).to_contain_text("8 tokens")
+    page.keyboard.press("Escape")
     expect(page.locator(".bubble")).to_have_text(QUESTION)
     bodies = record_requests(page)
     answer = wait_over(ask(page, "And now?"))

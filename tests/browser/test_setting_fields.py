@@ -116,6 +116,12 @@ def test_thinking_is_set_only_where_the_model_thinks(thinking_page: Page, chromi
     assert bodies[0]["chat_template_kwargs"] == {"reasoning_strength": "low", "return_reasoning": True}
     assert bodies[0]["muse"] == {"max_thinking_tokens": 5, "detached": True}
     expect(text_of(answer)).not_to_be_empty()
+    system = thinking_page.get_by_label("System message", exact=True)
+    system.fill("Reasoning strength: high.")
+    sheet = thinking_page.get_by_role("dialog", name="Settings")
+    expect(sheet).to_contain_text("a message with both is refused")
+    system.fill("")
+    expect(sheet).not_to_contain_text("a message with both is refused")
     thinking_page.get_by_role("button", name="Default for Reasoning strength").click()
     thinking_page.get_by_role("button", name="No limit for Longest thinking").click()
     wait_over(ask(thinking_page, "hello"))

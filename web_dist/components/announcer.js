@@ -10,9 +10,14 @@ const SPOKEN_LENGTH = 240;
 
 const answerWords = computed(() => {
   const answer = lastEnded.value;
-  if (undoable.value !== null) return `${undoable.value.words} This can be undone.`;
+  const undo = undoable.value;
+  if (undo !== null && undo.given === null) return `${undo.words} This can be undone.`;
   // Empty while one runs: the same words twice in a row would otherwise be said only once.
   if (answer === null) return "";
+  return undo === null ? howItEnded(answer) : `${howItEnded(answer)} ${undo.words} This can be undone.`;
+});
+
+function howItEnded(answer) {
   switch (answer.phase.peek()) {
     case "failed":
       return `The answer failed. ${answer.error.peek().message}`;
@@ -23,7 +28,7 @@ const answerWords = computed(() => {
     default:
       return endWords(answer);
   }
-});
+}
 
 function endWords(answer) {
   const isCut = answer.finishReason.peek() === "length";

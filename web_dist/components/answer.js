@@ -1,6 +1,6 @@
 // One answer of the model: its thinking and its text as they grow, what is going on while none comes, how it ended.
 import { html } from "../html.js";
-import { editAnswer, regenerate } from "../state/edits.js";
+import { canRegenerate, editAnswer, regenerate } from "../state/edits.js";
 import { isOver } from "../state/messages.js";
 import { useSignal } from "../vendor/signals.js";
 import { Failure, Interruption, Note } from "./answer_end.js";
@@ -84,7 +84,7 @@ function Ending({ answer, isLast, isSource, editButton }) {
           />`
         : null}
       ${hasText ? html`<${SourceButton} isSource=${isSource} />` : null}
-      ${hasRetry ? null : html`<${TurnButton} icon="again" name="Regenerate" onClick=${answerAgain} />`}
+      ${hasRetry || !canRegenerate(answer) ? null : html`<${TurnButton} icon="again" name="Regenerate" onClick=${answerAgain} />`}
       <${PromptButton} answer=${answer} />
       ${isLast && !hasText && !answer.hasReasoning.value ? null : html`<${DeleteButton} message=${answer} />`}
       <${Receipt} metrics=${answer.metrics.value} isOpen=${isOpen} />

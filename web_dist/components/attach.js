@@ -22,12 +22,29 @@ export function AttachButton({ list }) {
     <input ref=${input} type="file" multiple hidden tabindex="-1" onChange=${take} />`;
 }
 
-/** Takes pasted files. Office programs put a picture of a text beside the text: then it is the text that is meant. */
+// A longer text is no message: it would make the field slow, and nobody could find the question in it.
+const LONGEST_PASTE = 20_000;
+
+/**
+ * Takes pasted files, and a very long text as one. Office programs put a picture of a text beside the text: then it is
+ * the text that is meant.
+ */
 export function pasteInto(list, event) {
   const { files, types } = event.clipboardData;
+  const text = event.clipboardData.getData("text/plain");
+  if (text.length > LONGEST_PASTE) {
+    event.preventDefault();
+    addFiles(list, [new File([text], "Pasted text.txt", { type: "text/plain" })]);
+    return;
+  }
   if (files.length === 0 || (types.includes("text/plain") && types.includes("text/html"))) return;
   event.preventDefault();
   addFiles(list, files);
+}
+
+/** Whether a dialog lies over the page: what is dropped then would end where nobody sees it. */
+function isCovered() {
+  return document.querySelector("dialog:modal") !== null;
 }
 
 /**
@@ -44,8 +61,8 @@ export function useDrop(list, target) {
       // Without this the browser would leave the page and show the file.
       event.preventDefault();
       event.stopPropagation();
-      event.dataTransfer.dropEffect = "copy";
-      isOver.value = true;
+      event.dataTransfer.dropEffect = isCovered() ? "none" : "copy";
+      isOver.value = !isCovered();
     };
     const leave = (event) => {
       if (event.relatedTarget === null || !element.contains(event.relatedTarget)) isOver.value = false;
@@ -55,7 +72,7 @@ export function useDrop(list, target) {
       if (event.dataTransfer.files.length === 0) return;
       event.preventDefault();
       event.stopPropagation();
-      addFiles(list, event.dataTransfer.files);
+      if (!isCovered()) addFiles(list, event.dataTransfer.files);
     };
     const handlers = { dragover: hover, dragleave: leave, drop };
     for (const [name, handler] of Object.entries(handlers)) element.addEventListener(name, handler);

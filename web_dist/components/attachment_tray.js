@@ -36,7 +36,7 @@ export function AttachmentTray({ list, onRemoved }) {
 
 function Preview({ attachment }) {
   if (attachment.kind === "file") return html`<span class="attachment-file"><${Icon} name="file" /></span>`;
-  return html`<img class="attachment-picture" src=${attachment.url} alt="" decoding="async" />`;
+  return html`<img class="attachment-picture" src=${attachment.view} alt="" decoding="async" />`;
 }
 
 function Facts({ attachment }) {
@@ -44,8 +44,9 @@ function Facts({ attachment }) {
 }
 
 /** "640 × 480, 85 KB, 395 tokens", as far as it is known. */
-export function pictureFacts({ width, height, size, tokens: cost }) {
-  const facts = [width === null ? null : `${width} × ${height}`, fileSize(size)];
+export function pictureFacts({ extent, size, tokens: cost }) {
+  const pixels = extent.value;
+  const facts = [pixels === null ? null : `${pixels.width} × ${pixels.height}`, fileSize(size)];
   if (cost.value !== null) facts.push(tokens(cost.value));
   return facts.filter((fact) => fact !== null).join(", ");
 }

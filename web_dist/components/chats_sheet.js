@@ -4,6 +4,7 @@ import { openFile, saveAsJson, saveAsMarkdown } from "../state/chat_files.js";
 import { messages } from "../state/conversation.js";
 import { forget, keepThis, keptChats, openKept, refreshKept } from "../state/keeper.js";
 import { keptId } from "../state/kept_id.js";
+import { findSaid } from "../state/kept_store.js";
 import { isChatsOpen } from "../state/view.js";
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
@@ -13,6 +14,10 @@ import { Icon } from "./icons.js";
 import { Sheet } from "./sheet.js";
 
 export const CHATS_ID = "chats";
+// Fewer are seen at a glance.
+const MANY = 5;
+// While somebody types, it is looked for so often.
+const PAUSE_MS = 150;
 
 export function ChatsSheet() {
   return html`<${Sheet} id=${CHATS_ID} title="Chats" isOpen=${isChatsOpen}>
@@ -90,9 +95,11 @@ function Keeping() {
 function KeptList() {
   const isAsking = useSignal(false);
   const button = useReturningFocus(isAsking.value);
+  const found = useSignal(null);
   useEffect(() => void refreshKept(), []);
   const list = keptChats.value ?? [];
   if (list.length === 0) return null;
+  const shown = found.value === null ? list : list.filter(({ id }) => found.value.has(id));
   const empty = async () => {
     goToTitle();
     await forget();
@@ -100,8 +107,10 @@ function KeptList() {
   };
   return html`<section class="setting-group" aria-labelledby="kept-title">
     <h3 id="kept-title">Kept chats</h3>
+    ${list.length < MANY ? null : html`<${Find} found=${found} />`}
+    <p class="setting-help" role="status">${shown.length === 0 ? "These words are in none of them." : null}</p>
     <ul class="rows">
-      ${list.map((chat) => html`<${Row} key=${chat.id} chat=${chat} />`)}
+      ${shown.map((chat) => html`<${Row} key=${chat.id} chat=${chat} />`)}
     </ul>
     ${isAsking.value
       ? html`<${Question}
@@ -113,6 +122,41 @@ function KeptList() {
         />`
       : html`<button type="button" ref=${button} class="framed reset" onClick=${() => (isAsking.value = true)}>Delete all kept chats</button>`}
   </section>`;
+}
+
+/** Narrows the list to chats with some words in them. @param {{found: object}} props found: signal of their ids, or null */
+function Find({ found }) {
+  const words = useSignal("");
+  useEffect(() => {
+    const wanted = words.value.trim();
+    if (wanted === "") {
+      found.value = null;
+      return undefined;
+    }
+    let isWanted = true;
+    const timer = setTimeout(async () => {
+      const ids = await findSaid(wanted).catch(() => null); // the list itself says what is wrong with the storage
+      if (isWanted) found.value = ids;
+    }, PAUSE_MS);
+    return () => {
+      isWanted = false;
+      clearTimeout(timer);
+    };
+  }, [words.value]);
+  const onKeyDown = (event) => {
+    if (event.key !== "Escape" || words.value === "") return;
+    event.preventDefault(); // the sheet stays open
+    words.value = "";
+  };
+  return html`<input
+    type="search"
+    class="find"
+    aria-label="Find words in kept chats"
+    placeholder="Find words in them"
+    value=${words.value}
+    onInput=${(event) => (words.value = event.target.value)}
+    onKeyDown=${onKeyDown}
+  />`;
 }
 
 function Row({ chat }) {

@@ -2,7 +2,7 @@
 // Works while the model loads or is down: what is sent then waits for it, or fails where it stands. While an answer is
 // being written, what is sent is queued.
 import { html } from "../html.js";
-import { isReading } from "../state/attachments.js";
+import { isReading, refusedFiles } from "../state/attachments.js";
 import { canAsk, isRunning, isStopping, send, stop } from "../state/conversation.js";
 import { attachments, isNothing, takeDraft } from "../state/draft.js";
 import { enqueue } from "../state/queue.js";
@@ -82,6 +82,7 @@ export function Composer() {
   const submit = (event) => {
     event.preventDefault();
     if (!isSendable()) return;
+    refusedFiles.value = [];
     if (busy) {
       enqueue();
     } else {
@@ -139,7 +140,9 @@ function StopButton() {
     title="Stop (Esc)"
     aria-label="Stop"
     disabled=${isStopping.value}
-    onClick=${() => {
+    onClick=${(event) => {
+      // The second click of a double click on Send, which stood here a moment ago.
+      if (event.detail > 1) return;
       stop();
       focusComposer();
     }}

@@ -43,7 +43,7 @@ export function ContextDetails({ metrics }) {
   if (use === null) return null;
   const rows = [...use.parts, { key: "free", name: "Free", tokens: use.free }];
   return html`<section class="context-details" aria-label="Context">
-    <p class="context-sum">Context: ${count(use.used)} of ${tokens(use.length)} used, ${percent(use.used / use.length)}</p>
+    <p class="context-sum">Context: ${count(use.used)} of ${tokens(use.length)} used, ${shareWords(use)}</p>
     <${Bar} use=${use} />
     <ul class="context-legend">
       ${rows.map(({ key, name, tokens: number }) => html`<li key=${key}>
@@ -54,6 +54,11 @@ export function ContextDetails({ metrics }) {
       ? html`<p class="context-warning"><${Icon} name="warning" />Nearly full. When nothing fits any more, a message is refused; a new chat starts empty.</p>`
       : null}
   </section>`;
+}
+
+/** "43 %"; never "0 %", for something is used. */
+function shareWords({ used, length }) {
+  return used / length < 0.01 ? "under 1 %" : percent(used / length);
 }
 
 function Bar({ use }) {

@@ -1,6 +1,6 @@
 // A message being edited in its place: Save, Cancel, Escape, Ctrl or Cmd with Enter.
 import { html } from "../html.js";
-import { isReading } from "../state/attachments.js";
+import { isReading, refusedFiles } from "../state/attachments.js";
 import { isNothing } from "../state/draft.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { AttachButton, pasteInto, useDrop } from "./attach.js";
@@ -25,10 +25,14 @@ export function Editor({ draft, label, saveWords, warning, onSave, attachments =
     field.current.setSelectionRange(draft.value.length, draft.value.length);
   }, []);
 
-  const close = () => (draft.value = null);
+  const close = () => {
+    draft.value = null;
+    if (attachments !== null) refusedFiles.value = [];
+  };
   const submit = (event) => {
     event.preventDefault();
     if (reason !== null) return;
+    if (attachments !== null) refusedFiles.value = [];
     onSave(draft.value);
     returnToComposer();
   };

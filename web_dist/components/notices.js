@@ -11,7 +11,7 @@ import { UNDO_ID } from "./turn_button.js";
 export function Notices() {
   return html`<div role="status">${remark.value === null ? null : html`<${Remark} words=${remark.value} />`}</div>
     <${PutAway} />
-    <${Deletion} />
+    <${WayBack} />
     ${refusal.value === null ? null : html`<${Refusal} refusal=${refusal.value} />`}`;
 }
 
@@ -22,20 +22,20 @@ function PutAway() {
     bringBack();
     returnToComposer();
   };
-  return html`<div class="remark">
+  return html`<div class="remark offer">
     <p>The chat before this one is put away.</p>
     <button type="button" class="quiet" onClick=${back}><${Icon} name="back" />Bring it back</button>
   </div>`;
 }
 
-/** What was deleted, and the way back. The announcer says it to those who do not see it. */
-function Deletion() {
+/** What was deleted or replaced, and the way back. The announcer says it to those who do not see it. */
+function WayBack() {
   if (undoable.value === null || undoable.value.edited !== null || isRunning.value) return null;
   const undo = () => {
     undoEdit();
     returnToComposer();
   };
-  return html`<div class="remark">
+  return html`<div class="remark offer">
     <p>${undoable.value.words}</p>
     <button type="button" id=${UNDO_ID} class="quiet" onClick=${undo}><${Icon} name="back" />Undo</button>
   </div>`;

@@ -1,6 +1,8 @@
 // Pictures of a message: small ones that open large.
 import { html } from "../html.js";
+import { learnOf } from "../state/pictures.js";
 import { shownPicture } from "../state/view.js";
+import { useEffect } from "../vendor/preact-hooks.js";
 import { pictureFacts } from "./attachment_tray.js";
 import { Icon } from "./icons.js";
 import { Modal } from "./modal.js";
@@ -16,7 +18,7 @@ export function Pictures({ pictures }) {
           title="Show large"
           aria-label=${`${picture.name}, show large`}
           onClick=${() => (shownPicture.value = picture)}
-        ><img src=${picture.url} alt=${picture.name} decoding="async" /></button>
+        ><img src=${picture.view} alt=${picture.name} decoding="async" /></button>
       </li>`,
     )}
   </ul>`;
@@ -32,10 +34,11 @@ export function PictureViewer() {
 }
 
 function Viewer({ picture, onClose }) {
+  useEffect(() => void learnOf(picture), [picture]);
   return html`<figure>
-    <img src=${picture.url} alt=${picture.name} />
+    <img src=${picture.view} alt=${picture.name} />
     <figcaption>
-      <span><strong>${picture.name}</strong> ${pictureFacts(picture)}</span>
+      <span><strong>${picture.name}</strong> <span class="picture-facts">${pictureFacts(picture)}</span></span>
       <button type="button" class="quiet" title="Close (Esc)" aria-label="Close" onClick=${onClose}>
         <${Icon} name="close" />
       </button>

@@ -11,6 +11,8 @@ import { Icon } from "./icons.js";
 import { Modal } from "./modal.js";
 import { jumpToNewest } from "./transcript.js";
 
+const REMARK_FOR_MS = 4000;
+
 /** Single keys, none of which a browser takes for itself. A screen reader in reading mode keeps them to itself. */
 const KEYS = [
   { key: "/", words: "Write a message", run: focusComposer },
@@ -56,7 +58,11 @@ function toggle(sheet) {
 async function copyLastAnswer() {
   const answer = messages.value.findLast((message) => message.role === "assistant" && message.hasText.value);
   if (answer === undefined) return;
-  remark.value = (await copyText(answer.text.value)) ? "The last answer was copied." : "Copying failed.";
+  const words = (await copyText(answer.text.value)) ? "The last answer was copied." : "Copying failed.";
+  remark.value = words;
+  setTimeout(() => {
+    if (remark.value === words) remark.value = null;
+  }, REMARK_FOR_MS);
 }
 
 function lastOf(selector) {
@@ -86,7 +92,7 @@ function Contents({ onClose }) {
         </section>
         <section aria-labelledby="single-keys">
           <h3 id="single-keys">Elsewhere</h3>
-          <dl class=${hasShortcuts.value ? "keys" : "keys off"}>
+          <dl class=${hasShortcuts.value ? "keys single" : "keys single off"}>
             ${KEYS.map(({ key, words }) => html`<${Line} key=${key} keys=${[key]} words=${words} />`)}
           </dl>
         </section>

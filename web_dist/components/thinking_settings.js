@@ -1,7 +1,7 @@
 // How long the model thinks before it answers, for models that do.
 import { html } from "../html.js";
 import { STRENGTHS, THINKING_LIMIT } from "../state/setting_fields.js";
-import { setSetting, settings, strengths, thinks } from "../state/settings.js";
+import { isStrengthTwice, setSetting, settings, strengths, thinks } from "../state/settings.js";
 import { NumberSetting } from "./number_setting.js";
 import { Segments } from "./segments.js";
 
@@ -39,6 +39,12 @@ function Strength() {
       describedBy="strength-help"
       onChoose=${(choice) => setSetting("reasoning_strength", choice)}
     />
+    ${isStrengthTwice.value
+      ? html`<p class="setting-help fault" role="status">
+          The system message names a reasoning strength, too, and the model would follow that one. Take one of them back:
+          a message with both is refused.
+        </p>`
+      : null}
     <p class="setting-help" id="strength-help">
       How thoroughly the model thinks: more takes longer, and helps with hard questions. With none chosen, the model’s
       own.

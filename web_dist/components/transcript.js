@@ -27,11 +27,11 @@ export function Transcript() {
 
   useEffect(() => followEnd(scroller.current, column.current), []);
 
-  // A message of one's own is always brought into view.
+  // A message of one's own is always brought into view; an empty chat is read from its beginning.
   const lastUserKey = list.findLast((message) => message.role === "user")?.key;
   useEffect(() => {
     isAtEnd.value = true;
-    scroller.current.scrollTop = scroller.current.scrollHeight;
+    scroller.current.scrollTop = messages.peek().length === 0 ? 0 : scroller.current.scrollHeight;
   }, [lastUserKey]);
 
   return html`<main class="transcript-area">
@@ -73,11 +73,15 @@ function followEnd(scroller, column) {
   let lastTop = 0;
   let lastHeight = 0;
   let isDragging = false;
+  let top = null;
   // Whoever edits an older message wants to see that one.
   const isEditing = () => column.querySelector(".editor:focus-within") !== null;
   const distance = () => scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop;
 
+  const isEmpty = () => messages.peek().length === 0;
+
   const onScroll = () => {
+    if (isEmpty()) return;
     // Going up by hand leaves the end, however little; being pushed up by shrinking content does not. Content also
     // shrinks by being come near to: until then its height is a guess.
     const shrunk = Math.max(0, lastHeight - scroller.scrollHeight);
@@ -87,7 +91,15 @@ function followEnd(scroller, column) {
     lastTop = scroller.scrollTop;
     lastHeight = scroller.scrollHeight;
   };
+  // Browsers keep in place what is read while something comes in above it, but not at the very top.
+  const keepTop = () => {
+    const first = column.firstElementChild;
+    if (first !== top && top?.parentNode === column && scroller.scrollTop === 0) scroller.scrollTop = top.offsetTop;
+    top = first;
+  };
   const keepEnd = () => {
+    keepTop();
+    if (isEmpty()) return;
     if (isAtEnd.value && !isDragging && !isEditing()) scroller.scrollTop = scroller.scrollHeight;
     else if (distance() > END_ZONE_PX) isAtEnd.value = false;
     else isAtEnd.value = true;

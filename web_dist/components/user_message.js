@@ -10,6 +10,8 @@ import { DeleteButton, TurnButton } from "./turn_button.js";
 // More than this is folded: about a screen. Files and pasted logs have thousands of lines.
 const SHOWN_LINES = 24;
 const SHOWN_CHARACTERS = 2400;
+// Of a longer one the folded rest is not in the page either: laying it out would hold up everything.
+const MOST_FOLDED = 20_000;
 
 /** @param {{message: object, isPending: boolean}} props isPending: an edit that the model has not taken yet */
 export function UserMessage({ message, isPending }) {
@@ -44,7 +46,8 @@ function Words({ text }) {
   const isOpen = useSignal(false);
   if (!isLong(text)) return html`<div class="bubble" dir="auto">${text}</div>`;
   const words = isOpen.value ? "Show less" : "Show all";
-  return html`<div class=${isOpen.value ? "bubble" : "bubble folded"} dir="auto">${text}</div>
+  const shown = isOpen.value || text.length <= MOST_FOLDED ? text : `${text.slice(0, SHOWN_CHARACTERS).replace(/[\uD800-\uDBFF]$/, "")}…`;
+  return html`<div class=${isOpen.value ? "bubble" : "bubble folded"} dir="auto">${shown}</div>
     <button
       type="button"
       class="quiet unfold"

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { answerNow } from "../state/continuation.js";
 import { isStopping } from "../state/conversation.js";
 import { newPace } from "../state/reading_pace.js";
-import { percent } from "../state/server.js";
+import { percent, server } from "../state/server.js";
 import { returnToComposer } from "./composer.js";
 import { readingWords } from "./reading_words.js";
 
@@ -34,12 +34,8 @@ function describe(answer) {
   const progress = answer.progress.value;
   const hasBegun = answer.hasText.value || answer.hasReasoning.value;
   switch (progress?.phase) {
-    case "loading": {
-      const fraction = typeof progress.fraction === "number" ? progress.fraction : null;
-      // Half an answer is there: the model is new, the answer is not.
-      const words = hasBegun ? "The model is restarting; the answer goes on" : "Waiting for the model to load";
-      return { words: fraction === null ? words : `${words}, ${percent(fraction)}`, fraction };
-    }
+    case "loading":
+      return loading(progress.fraction, hasBegun);
     case "queued":
       return plain(progress.position > 0 ? `In line, place ${progress.position}` : "In line");
     case "prefill":
@@ -50,9 +46,20 @@ function describe(answer) {
       return plain("The model is restarting; the answer goes on when it is back");
     case "reconnecting":
       return plain("The connection was lost; reconnecting");
-    default:
+    default: {
+      // The answer's own stream says nothing in its first two seconds.
+      const worker = server.value?.worker;
+      if (!hasBegun && ["starting", "loading"].includes(worker?.state)) return loading(worker.fraction, false);
       return plain(phaseWords(answer, hasBegun));
+    }
   }
+}
+
+function loading(fraction, hasBegun) {
+  // Half an answer is there: the model is new, the answer is not.
+  const words = hasBegun ? "The model is restarting; the answer goes on" : "Waiting for the model to load";
+  const isKnown = typeof fraction === "number";
+  return { words: isKnown ? `${words}, ${percent(fraction)}` : words, fraction: isKnown ? fraction : null };
 }
 
 const paces = new WeakMap();

@@ -66,6 +66,8 @@ export async function highlightInto(word, text) {
     const result = engine.highlight(text, { language: entry.file, ignoreIllegals: true });
     return toFragment(result._emitter.root);
   } catch (fault) {
+    engineLoading = null; // the next block tries again, as after a restart of the server
+    grammarsLoading.clear();
     console.warn("code stays plain:", fault); // a missing grammar must not cost the answer
     return null;
   }

@@ -2,8 +2,11 @@
 // money or a shell variable. Never inside code, never over a blank line, and only once it is closed.
 // Written as extensions of marked's lexer (math tokens: {type, raw, text, isDisplay}).
 
+// 30k, 1.5M: money. A single digit before a letter is rather a product.
+const AMOUNT = /^(?:\d{2,}|\d+[.,]\d+)[kKMB]$/;
+
 // Longer ones are no formulas; the limit also bounds the search for an end.
-export const MAX_FORMULA = 5000;
+const MAX_FORMULA = 5000;
 
 // How far ahead the next formula is looked for. Without a limit each piece of a text would be searched to its end.
 export const MAX_LOOK = 4000;
@@ -168,7 +171,7 @@ function dollars(source, before) {
   const match = /^\$((?:[^$\\`\n]|\\[^\n])+)\$/.exec(source.slice(0, MAX_FORMULA));
   if (match === null || /[\p{L}\p{N}_$({]/u.test(source[match[0].length] ?? "")) return null;
   const text = match[1];
-  if (/^\s|\s$/.test(text) || !hasEvenBraces(text)) return null;
+  if (/^\s|\s$/.test(text) || AMOUNT.test(text) || !hasEvenBraces(text)) return null;
   const bare = text.replace(COMMAND, " ~ ");
   if (PROSE.test(bare)) return null;
   // A price: an amount, and a word somewhere after it.

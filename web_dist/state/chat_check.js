@@ -108,7 +108,7 @@ function partFrom(part, path, pictures) {
   if (bytes > MAX_PICTURE_BYTES) throw fault(path, `is larger than the ${fileSize(MAX_PICTURE_BYTES)} that a picture may have`);
   if (pictures.count > MAX_PICTURES) throw fault(path, `is one picture too many; a chat may have ${MAX_PICTURES}`);
   if (pictures.bytes > MAX_PICTURES_BYTES) throw fault(path, `goes beyond the ${fileSize(MAX_PICTURES_BYTES)} that all pictures of a chat may have`);
-  return { type: "image_url", image_url: { url } };
+  return { type: "image_url", image_url: { url }, ...optional(part, "name", path, text) };
 }
 
 function callsFrom(value, path) {

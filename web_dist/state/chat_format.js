@@ -18,8 +18,15 @@ export function documentOf(messages, { system, now }) {
     format: FORMAT,
     version: VERSION,
     exported_at: now.toISOString(),
-    messages: [...first, ...messages.map((message) => ({ ...asTurn(message), ...factsOf(message) }))],
+    messages: [...first, ...messages.map((message) => ({ ...asTurn(message), ...namesOf(message), ...factsOf(message) }))],
   };
+}
+
+/** The content with the names of its pictures, if it has any: nobody else keeps them. */
+function namesOf({ role, content, pictures }) {
+  if (role === "assistant" || pictures.length === 0) return {};
+  const names = pictures.map(({ name }) => name);
+  return { content: content.map((part) => (part.type === "image_url" ? { ...part, name: names.shift() } : part)) };
 }
 
 function factsOf(message) {

@@ -27,7 +27,12 @@ function bodyOf(message) {
 
 function contentParts(content) {
   if (typeof content === "string") return content === "" ? [] : [content];
-  return content.map((part, at) => (part.type === "text" ? part.text : `![Picture ${at + 1}](${part.image_url.url})`));
+  return content.map((part, at) => (part.type === "text" ? part.text : pictureIn(part, at)));
+}
+
+function pictureIn({ image_url: { url }, name = "" }, at) {
+  const words = oneLine(name).replace(/[[\]\\]/g, "\\$&");
+  return `![${words === "" ? `Picture ${at + 1}` : words}](${url})`;
 }
 
 function endWords({ state, edited, error, finish_reason: reason }) {

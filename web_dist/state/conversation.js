@@ -25,8 +25,9 @@ const STOP_PATIENCE_MS = 1500;
 export const messages = signal([]);
 /** What New chat put away, until the next request: {history, bringDraft, system, kept}, or null. */
 export const putAway = signal(null);
-/** What can be undone until the next request, or null: {history, edited, words}. history: messages as they were;
- * edited: the answer that replaces one of them, null after a deletion; words: what was done. */
+/** What can be undone until the next request, or null: {history, edited, given, words}. history: messages as they were;
+ * edited: the answer that the user put in the place of one of them, or null; given: the answer that the model gave in
+ * the place of what came from there on, or null; words: what was done. */
 export const undoable = signal(null);
 /** The answer that ended last, for the announcement; null while one runs. */
 export const lastEnded = signal(null);
@@ -54,22 +55,24 @@ export function send(text, attachments = []) {
 /**
  * Asks for an answer to this history, which then is the conversation.
  * @param {object[]} history ends with a user message
- * @param {((fault: ApiError) => void)|null} onRefused given where the history replaces another one: if the model
- *   does not take it, the conversation goes back to what it was, and this is told why
+ * @param {{onRefused: (fault: ApiError) => void, words: string}|null} replacing given where the history replaces another
+ *   one. If the model does not take it, the conversation goes back to what it was, and onRefused is told why; once it has
+ *   answered, that can be undone. words: what was done then
  */
-export function ask(history, onRefused = null) {
-  const replaced = onRefused === null ? null : messages.value;
+export function ask(history, replacing = null) {
+  const replaced = replacing === null ? null : messages.value;
   const answer = newAnswer();
   const keepUndo = begin();
   const putBack = () => {
     messages.value = replaced;
     keepUndo();
   };
-  const before = onRefused === null ? null : { replaced, putBack, takenWith: "started", onRefused };
+  const before = replacing === null ? null : { replaced, putBack, takenWith: "started", onRefused: replacing.onRefused };
   messages.value = [...history, answer];
   const body = requestBody(history);
   noteHow(history.at(-1), answer);
-  start(answer, before, (abort) => askDetached(body, abort));
+  const undo = replacing === null ? null : { history: replaced, edited: null, given: answer, words: replacing.words };
+  start(answer, before, (abort) => askDetached(body, abort), undo);
 }
 
 function noteHow(question, answer) {
@@ -85,6 +88,7 @@ function noteHow(question, answer) {
  * @param {(fault: ApiError) => void} onRefused told why, if there is nothing to come; the answer is then as it was
  */
 export function goOn(answer, place, openUpdates, onRefused) {
+  const undo = undoable.value?.given === answer ? undoable.value : null;
   const keepUndo = begin();
   const close = reopen(answer);
   Object.assign(answer, place);
@@ -94,7 +98,7 @@ export function goOn(answer, place, openUpdates, onRefused) {
   };
   // A known reply has taken its prompt long since.
   const takenWith = place.replyId === null ? "started" : "open";
-  start(answer, { replaced: null, putBack, takenWith, onRefused }, openUpdates);
+  start(answer, { replaced: null, putBack, takenWith, onRefused }, openUpdates, undo);
 }
 
 /** Shows a conversation that the server holds; a reply that still runs is followed from its beginning. */
@@ -193,10 +197,12 @@ export function openChat(history, system) {
  * Follows an answer as the running one.
  * @param {object|null} before what comes back if the model does not take the request; null once it has
  * @param {(abort: AbortSignal) => AsyncGenerator<object>} openUpdates
+ * @param {object|null} undo what can be undone when it has ended
  */
-function start(answer, before, openUpdates) {
+function start(answer, before, openUpdates, undo = null) {
   const run = {
     answer,
+    undo,
     controller: new AbortController(),
     stopping: signal(false),
     before: signal(before),
@@ -266,6 +272,7 @@ function end(run, phase, fault = null) {
     if (phase !== "stopped") answer.error.value = fault;
     answer.phase.value = phase;
     lastEnded.value = answer;
+    undoable.value = run.undo;
   });
 }
 

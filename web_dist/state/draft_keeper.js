@@ -8,7 +8,7 @@ import { effect, untracked } from "../vendor/signals.js";
 import { isRunning } from "./conversation.js";
 import { attachments, giveBack, held, queue } from "./draft.js";
 import { remark } from "./notices.js";
-import { askTokens, pictureAttachment } from "./pictures.js";
+import { askTokens, learnOf, pictureAttachment } from "./pictures.js";
 import { limits, link, server } from "./server.js";
 import { sessionId } from "./session.js";
 import { textAttachment } from "./text_files.js";
@@ -66,6 +66,12 @@ export function keepDrafts() {
       known = keys;
     },
   );
+  // Under another id the server has none of it, whatever it had before.
+  let chat = sessionId();
+  whenever(sessionId, (current) => {
+    if (current !== chat) for (const one of parts) one.changed(0);
+    chat = current;
+  });
   let instance = null;
   whenever(
     () => (link.value === "online" ? (server.value?.server.instance_id ?? null) : null),
@@ -178,14 +184,15 @@ function packedFiles() {
   return { draft: pack(attachments.value), queue: Object.fromEntries(waiting.map(({ key, attachments: list }) => [key, pack(list)])), left };
 }
 
-function packed({ kind, name, url, width, height, text }) {
-  return kind === "file" ? { kind, name, text } : { kind, name, url, width, height };
+function packed({ kind, name, url, extent, text }) {
+  return kind === "file" ? { kind, name, text } : { kind, name, url, ...extent.value };
 }
 
 function unpacked(one) {
   if (one.kind === "file") return textAttachment(one.name, one.text);
   const picture = pictureAttachment(one);
-  askTokens(picture);
+  if (picture.extent.value === null) learnOf(picture);
+  else askTokens(picture);
   return picture;
 }
 

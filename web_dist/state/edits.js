@@ -5,16 +5,18 @@
 // The others hold at once, here and in the server's history; the next request carries them to the model.
 
 import { ApiError } from "../net/api.js";
-import { asSent, ask, canAsk, messages, undoable } from "./conversation.js";
+import { asSent, ask, canAsk, lastEnded, messages, undoable } from "./conversation.js";
 import { isNothing, picturesIn, wordsOf } from "./draft.js";
 import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
+import { learnOf } from "./pictures.js";
 import { tellHistory } from "./session.js";
 
 /** Opens a user message for editing, with its pictures. */
 export function openMessage(message, text = message.text, attachments = message.pictures) {
   message.attachments.value = attachments;
   message.draft.value = text;
+  for (const attachment of attachments) if (attachment.kind === "picture") learnOf(attachment);
 }
 
 /** Replaces a user message by what was made of it and asks again from there. An empty one is not taken. */
@@ -25,24 +27,35 @@ export function editMessage(message) {
   message.draft.value = null;
   const editAgain = { label: "Edit again", run: () => openMessage(message, text, attachments) };
   const edited = userMessage(wordsOf(text, attachments), picturesIn(attachments));
-  ask([...messages.value.slice(0, at), edited], (fault) => {
-    refusal.value = { title: "Your edit was not sent. The chat is as it was.", fault, again: editAgain };
+  ask([...messages.value.slice(0, at), edited], {
+    words: "Your edit replaced what was said before.",
+    onRefused: (fault) => {
+      refusal.value = { title: "Your edit was not sent. The chat is as it was.", fault, again: editAgain };
+    },
   });
+}
+
+/** Whether there is something before the answer that it answers. A chat from a file may begin with an answer. */
+export function canRegenerate(answer) {
+  return messages.value.indexOf(answer) > 0;
 }
 
 /** Asks for another answer in place of this one; also the retry after an error. */
 export function regenerate(answer) {
   const at = messages.value.indexOf(answer);
-  if (!canAsk.value || at < 0) return;
+  if (!canAsk.value || at < 1) return;
   const history = messages.value.slice(0, at);
   // The last answer, without a word in it, is no loss: another failure then shows in its place.
   if (at === messages.value.length - 1 && !answer.hasText.value && !answer.hasReasoning.value) {
     ask(history);
     return;
   }
-  ask(history, (fault) => {
-    const again = { label: "Try again", run: () => regenerate(answer) };
-    refusal.value = { title: "There is no new answer. The chat is as it was.", fault, again };
+  ask(history, {
+    words: "This answer replaced the one before.",
+    onRefused: (fault) => {
+      const again = { label: "Try again", run: () => regenerate(answer) };
+      refusal.value = { title: "There is no new answer. The chat is as it was.", fault, again };
+    },
   });
 }
 
@@ -53,7 +66,7 @@ export function editAnswer(answer, text) {
   answer.draft.value = null;
   if (text === answer.text.value) return;
   const edited = editedAnswer(text);
-  change([...messages.value.slice(0, at), edited], { edited, words: "Answer edited." });
+  change([...messages.value.slice(0, at), edited], { edited, given: null, words: "Answer edited." });
 }
 
 /** Deletes a turn and all that came after it. */
@@ -64,13 +77,14 @@ export function deleteFrom(message) {
   const left = messages.value.slice(0, at);
   // A question that lost its answer can be asked again.
   if (["user", "tool"].includes(left.at(-1)?.role)) left.push(missingAnswer(new ApiError("Its answer was deleted.")));
-  change(left, { edited: null, words: count === 1 ? "1 turn deleted." : `${count} turns deleted.` });
+  change(left, { edited: null, given: null, words: count === 1 ? "1 turn deleted." : `${count} turns deleted.` });
 }
 
 export function undoEdit() {
   if (!canAsk.value || undoable.value === null) return;
   messages.value = undoable.value.history;
   undoable.value = null;
+  lastEnded.value = null; // nothing of it is to be announced again
   tellHistory(asSent(messages.value));
 }
 

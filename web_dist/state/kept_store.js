@@ -13,6 +13,19 @@ export async function listKept() {
   return rows.map(({ id, title, savedAt, document }) => ({ id, title, savedAt, turns: document.messages.length })).reverse();
 }
 
+/** The ids of the chats that somebody said these words in, or the model, in any case. */
+export async function findSaid(words) {
+  const wanted = words.toLowerCase();
+  const rows = await inTransaction("readonly", (chats) => askStore(chats.getAll()));
+  const isFound = ({ document }) => document.messages.some((message) => saidIn(message).toLowerCase().includes(wanted));
+  return new Set(rows.filter(isFound).map(({ id }) => id));
+}
+
+function saidIn({ role, content }) {
+  if (role === "system") return "";
+  return typeof content === "string" ? content : content.map((part) => part.text ?? "").join("");
+}
+
 /** The document of a kept chat, or null. */
 export async function readKept(id) {
   return inTransaction("readonly", async (chats, pictures) => {

@@ -111,9 +111,15 @@ export function restoredMessage(record) {
 function restoredSaying(record) {
   const parts = typeof record.content === "string" ? [{ type: "text", text: record.content }] : record.content;
   const text = parts.map((part) => part.text ?? "").join("");
-  const urls = parts.filter((part) => part.type === "image_url").map((part) => part.image_url.url);
-  const pictures = urls.map((url, at) => heldPicture(url, at + 1));
-  return saidMessage(record.role, record.content, { text, pictures, fields: told(record, "name", "tool_call_id") });
+  const shown = parts.filter((part) => part.type === "image_url");
+  const pictures = shown.map(({ image_url: { url }, name }, at) => heldPicture(url, name ?? `Picture ${at + 1}`));
+  return saidMessage(record.role, withoutNames(record.content), { text, pictures, fields: told(record, "name", "tool_call_id") });
+}
+
+/** Names of pictures stand in files only: the server takes none. */
+function withoutNames(content) {
+  if (typeof content === "string") return content;
+  return content.map(({ name: _, ...part }) => part);
 }
 
 function told(record, ...names) {

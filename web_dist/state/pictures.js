@@ -46,30 +46,57 @@ export function isAnimated(data, kind) {
  */
 export async function picture(name, data, kind, limits) {
   if (isAnimated(data, kind)) throw new FileRefused("is animated, and only still pictures are taken");
-  const url = await dataUrl(data, kind);
-  const { width, height } = await sizeOf(url);
+  const file = new Blob([data], { type: `image/${kind}` });
+  const view = URL.createObjectURL(file);
+  const extent = await sizeOf(view).catch((fault) => {
+    URL.revokeObjectURL(view);
+    throw fault;
+  });
+  const { width, height } = extent;
   const isTooLarge =
     limits !== null && (Math.max(width, height) > limits.max_side || width * height > limits.max_pixels);
   if (isTooLarge) {
+    URL.revokeObjectURL(view);
     const most = Math.round(limits.max_pixels / 1e6);
     throw new FileRefused(`is ${width} × ${height} pixels; a picture may have ${most} million of them`);
   }
-  return pictureAttachment({ name, url, width, height });
+  const made = pictureAttachment({ name, url: await dataUrl(file), width, height, view });
+  views.register(made, view);
+  return made;
 }
 
-/** A picture as it is attached. Its tokens come from the server; null until then. */
-export function pictureAttachment({ name, url, width = null, height = null }) {
-  const made = { kind: "picture", key: `picture-${nextKey++}`, name, url, size: sizeBehind(url), width, height };
-  return { ...made, tokens: signal(null) };
+// A browser holds a file for as long as there is an address of it: that goes with the picture.
+const views = new FinalizationRegistry((view) => URL.revokeObjectURL(view));
+
+/**
+ * A picture as it is attached. url: its bytes, as they are sent; view: an address that shows it, and is quicker to show
+ * where the picture is large. extent: {width, height}, null while it is not known. Its tokens come from the server;
+ * null until then.
+ */
+export function pictureAttachment({ name, url, width = null, height = null, view = url }) {
+  const extent = signal(width === null ? null : { width, height });
+  return { kind: "picture", key: `picture-${nextKey++}`, name, url, view, size: sizeBehind(url), extent, tokens: signal(null) };
 }
 
-/** A picture of a message that the server holds; it has forgotten the name. */
-export function heldPicture(url, number) {
-  return pictureAttachment({ name: `Picture ${number}`, url });
+/** A picture of a message that came from elsewhere. The server forgets its name. */
+export function heldPicture(url, name) {
+  return pictureAttachment({ name, url });
+}
+
+/** Finds out what nobody has told of a picture that came back: its size in pixels, and what it costs. */
+export async function learnOf(picture) {
+  if (picture.extent.value !== null) return;
+  try {
+    picture.extent.value = await sizeOf(picture.view);
+  } catch {
+    return; // it cannot be shown either, which is seen where it stands
+  }
+  await askTokens(picture);
 }
 
 /** Asks what the picture will cost. */
-export async function askTokens({ width, height, tokens }) {
+export async function askTokens({ extent, tokens }) {
+  const { width, height } = extent.value;
   try {
     tokens.value = (await getJson(`/api/picture-tokens?width=${width}&height=${height}`)).tokens;
   } catch {
@@ -86,12 +113,12 @@ function sizeBehind(url) {
   return (url.length - url.indexOf(",") - 1) * BYTES_A_CHARACTER - padding;
 }
 
-function dataUrl(data, kind) {
+function dataUrl(file) {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);
     reader.onerror = () => reject(new FileRefused("cannot be read"));
-    reader.readAsDataURL(new Blob([data], { type: `image/${kind}` }));
+    reader.readAsDataURL(file);
   });
 }
 

@@ -50,7 +50,7 @@ export function kindOf({ kind, role }) {
 }
 
 /** Names of the legend, in its order. */
-export const LOOKS = {
+const LOOKS = {
   scaffold: "Template",
   system: "System",
   user: "User",

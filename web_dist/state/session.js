@@ -2,19 +2,20 @@
 // and another tab has another one. The id is all that is kept: the server holds the conversation.
 
 import { postJson, putJson, sendDelete } from "../net/api.js";
+import { signal } from "../vendor/signals.js";
 import { readStored, writeStored } from "./storage.js";
 
 // A reload frees the id of the page before it within milliseconds; a tab that still lives never does.
 const CLAIM_PATIENCE_MS = 600;
 
 const storedId = readStored("session", "session");
-let id = storedId ?? newId();
+const id = signal(storedId ?? newId());
 let isStarted = readStored("session-started", "session") !== null;
 let release = () => {};
 
-/** The id that requests of this chat carry. */
+/** The id that requests of this chat carry. Follows it. */
 export function sessionId() {
-  return id;
+  return id.value;
 }
 
 /** Whether this tab had its id before the page was loaded: something may have been written under it. */
@@ -34,9 +35,9 @@ export function noteStarted() {
 
 /** From now on this tab is another chat. */
 export function renewSession() {
-  id = newId();
   isStarted = false;
   writeStored("session-started", null, "session");
+  id.value = newId();
   hold();
 }
 
@@ -63,12 +64,12 @@ export async function closeSession(closed) {
 /** Tells the server of a history that was changed without a request. The next request would tell it, too. */
 export function tellHistory(history) {
   if (history.length === 0) {
-    closeSession(id);
+    closeSession(id.peek());
     renewSession();
     return;
   }
   noteStarted();
-  putJson(`/v1/sessions/${encodeURIComponent(id)}`, { messages: history }).catch(() => {});
+  putJson(`/v1/sessions/${encodeURIComponent(id.peek())}`, { messages: history }).catch(() => {});
 }
 
 /** Holds a lock named after the id for as long as this tab has it; false if another tab holds it. */
@@ -82,7 +83,7 @@ function hold() {
       return new Promise((done) => (release = done));
     };
     const options = { signal: AbortSignal.timeout(CLAIM_PATIENCE_MS) };
-    navigator.locks.request(`muse.session.${id}`, options, held).catch(() => resolve(false));
+    navigator.locks.request(`muse.session.${id.peek()}`, options, held).catch(() => resolve(false));
   });
 }
 

@@ -24,6 +24,11 @@ export const thinks = computed(() => model.value?.thinks === true);
 /** The strengths of thinking that the model knows, weakest first; none while it is unknown. */
 export const strengths = computed(() => (model.value?.reasoning_strengths ?? []).filter((name) => Object.hasOwn(STRENGTHS, name)));
 
+/** Whether a strength is chosen, and the system message names one, too: Muse Glimmer's template then leaves ours out. */
+export const isStrengthTwice = computed(
+  () => settings.value.reasoning_strength !== null && /reasoning strength/i.test(systemMessage.value),
+);
+
 /** How many settings differ from the model's defaults. */
 export const changedCount = computed(() => Object.keys(requestFields()).length);
 

@@ -2,7 +2,7 @@
 import { signal } from "../vendor/signals.js";
 import { readStored, writeStored } from "./storage.js";
 
-export const THEMES = ["system", "light", "dark"];
+const THEMES = ["system", "light", "dark"];
 
 const stored = readStored("theme");
 export const theme = signal(THEMES.includes(stored) ? stored : "system");

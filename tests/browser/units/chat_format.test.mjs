@@ -5,7 +5,7 @@ import { checkChat, ChatFileFault } from "../../../web_dist/state/chat_check.js"
 import { documentOf, titleOf } from "../../../web_dist/state/chat_format.js";
 import { markdownOf } from "../../../web_dist/state/chat_markdown.js";
 import { noteCircumstances } from "../../../web_dist/state/circumstances.js";
-import { editedAnswer, restoredMessage, userMessage } from "../../../web_dist/state/messages.js";
+import { asTurn, editedAnswer, restoredMessage, userMessage } from "../../../web_dist/state/messages.js";
 import { pictureAttachment } from "../../../web_dist/state/pictures.js";
 
 const PIXEL = `data:image/png;base64,${Buffer.from("not really a picture").toString("base64")}`;
@@ -32,6 +32,17 @@ test("what is written is read back the same", () => {
   assert.deepEqual(read.messages[2].metrics, METRICS);
   assert.equal(read.messages[2].state, "stopped");
   assert.equal(read.messages[4].edited, true);
+});
+
+test("pictures keep their names in files, and the server is sent none", () => {
+  const [question] = checkChat(JSON.stringify(documentOf(chat(), { system: "", now: NOW }))).messages;
+  assert.equal(question.content[0].name, "a.png");
+  const opened = restoredMessage(question);
+  assert.equal(opened.pictures[0].name, "a.png");
+  assert.deepEqual(asTurn(opened), asTurn(chat()[0]));
+  assert.deepEqual(documentOf([opened], { system: "", now: NOW }).messages[0].content, question.content);
+  const odd = { ...question, content: [{ ...question.content[0], name: "a]\n[b" }] };
+  assert.ok(markdownOf({ exported_at: NOW.toISOString(), messages: [odd] }, "t").includes(`![a\\] \\[b](${PIXEL})`));
 });
 
 test("no id of the server is in it", () => {

@@ -18,7 +18,7 @@ function formulasIn(text) {
 
 test("these are no formulas", () => {
   const texts = [
-    "$5 and $10", "costs $5/$10", "$1,000 vs $2,000.", "US$5 or US$6", "$20k a month or $30k", "$5 (or 4$)", "$5, vs. 10$",
+    "$5 and $10", "costs $5/$10", "$1,000 vs $2,000.", "US$5 or US$6", "$20k a month or $30k", "$30k$", "$1.5M$ in all", "$5 (or 4$)", "$5, vs. 10$",
     "\\$5 and 6\\$", "$HOME/bin:$PATH", "$HOME and $PATH", "${A}:${B}", "$(ls)/$(pwd)", "$a,$b", "$1 $2", "$x = $y", "$ x$",
     "$x $", "a$b$c", "$x$y", "$$ $$", "$$", "$$$$", "`$x$`", "``\\(x\\)``", "    $x$", "```\n$$\nx\n$$\n```", "\\(open", "$x\ny$",
     "\\[see below\\]", "\\[text\\](http://a.example)", "\\\\(x\\\\)", "$$x\n\ny$$", "\\(x\n\ny\\)", "$the other one$", "\\( \\)",
@@ -29,7 +29,7 @@ test("these are no formulas", () => {
 
 test("these are", () => {
   const texts = {
-    "$x$": ["$x$"], "for $a_1*b$, and ($c$).": ["$a_1*b$", "$c$"], "$5 + 3 = 8$": ["$5 + 3 = 8$"], "$\\$5$": ["$\\$5$"],
+    "$x$": ["$x$"], "for $a_1*b$, and ($c$).": ["$a_1*b$", "$c$"], "$5 + 3 = 8$": ["$5 + 3 = 8$"], "$2k$ and $30$": ["$2k$", "$30$"], "$\\$5$": ["$\\$5$"],
     "\\(x\\) \\[y\\]": ["\\(x\\)", "\\[y\\]"], "$$x$$ and $$y$$": ["$$x$$", "$$y$$"], "a\n$$\nx\n$$\nb": ["$$\nx\n$$"],
     "$\\text{if this holds}$": ["$\\text{if this holds}$"], "**$x*y$**": ["$x*y$"], "- $$\n  x\n  $$": ["$$\nx\n$$"],
     "> \\[\n> x\n> \\]": ["\\[\nx\n\\]"], "|$x$|\n|-|\n|\\(y\\)|": ["$x$", "\\(y\\)"], "\\[a \\\\[2pt] b\\]": ["\\[a \\\\[2pt] b\\]"],

@@ -18,6 +18,9 @@ const FIELD_ID = "composer-field";
 // Where the browser sizes the field by itself, measuring it here would only cost a layout per key.
 const NEEDS_MEASURING = !CSS.supports("field-sizing", "content");
 
+const DOUBLE_CLICK_MS = 350;
+let sentAt = Number.NEGATIVE_INFINITY;
+
 export function focusComposer() {
   document.getElementById(FIELD_ID)?.focus();
 }
@@ -83,6 +86,7 @@ export function Composer() {
     event.preventDefault();
     if (!isSendable()) return;
     refusedFiles.value = [];
+    sentAt = performance.now();
     if (busy) {
       enqueue();
     } else {
@@ -141,8 +145,8 @@ function StopButton() {
     aria-label="Stop"
     disabled=${isStopping.value}
     onClick=${(event) => {
-      // The second click of a double click on Send, which stood here a moment ago.
-      if (event.detail > 1) return;
+      // The second click of a double click on Send, which stood here a moment ago. A later one is meant.
+      if (event.detail > 1 && performance.now() - sentAt < DOUBLE_CLICK_MS) return;
       stop();
       focusComposer();
     }}

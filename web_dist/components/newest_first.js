@@ -3,7 +3,8 @@ import { useEffect } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { whenIdle } from "./render_later.js";
 
-const AT_ONCE = 40;
+// Usually more than a screen; twice as many are painted some 50 ms later on a busy machine.
+const AT_ONCE = 20;
 const EACH_TIME = 40;
 
 /** @returns {number} the index of the first message that is shown by now; soon 0, and then for as long as there are any */

@@ -6,8 +6,8 @@ import itertools
 import threading
 
 from muse.protocol import Progress, WorkerEvent
-from muse.worker.engines.llamacpp.signs_of_life import signs_of_life
 from muse.worker.engines.llamacpp.stream import CompletionReader, ModelIds
+from muse.worker.signs_of_life import signs_of_life
 from tests.worker.test_llamacpp_parts import vocabulary
 
 

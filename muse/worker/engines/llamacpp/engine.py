@@ -41,7 +41,6 @@ from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt
 from muse.worker.engines.llamacpp.prefill_step import PrefillStep
 from muse.worker.engines.llamacpp.prompt import EncodingCancelled
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
-from muse.worker.engines.llamacpp.signs_of_life import signs_of_life
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.stream import (
     PLAIN_TOKENS,
@@ -51,6 +50,7 @@ from muse.worker.engines.llamacpp.stream import (
     step_body,
 )
 from muse.worker.residency import common_prefix
+from muse.worker.signs_of_life import signs_of_life
 
 # After its first, tokens of an answer are passed on so often (33 times a second), all that came meanwhile.
 # Where every core computes, waking up for each token costs more than the token's own work: measured on 2

@@ -10,13 +10,11 @@ picture is written there as a run of one negative number, which stands for its c
 
 from __future__ import annotations
 
-import hashlib
 import re
 import threading
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Final
 
@@ -28,41 +26,10 @@ from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.runs import LONGEST_RUN, has_long_run
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
-from muse.worker.picture_size import FRAME, MOST_CELLS
+from muse.worker.picture_fit import ScaledPicture, blamed_on, fit
 from muse.worker.pictures import Pictures, Sized
 
-# How many cells a picture may have where the prompt does not fit: halved until it does, so that a conversation that
-# grows makes its pictures smaller, and has them read again, but a few times. 64 cells are 224 x 224 pixels.
-_LADDER: Final = (MOST_CELLS, 2048, 1024, 512, 256, 128, 64)
-_ANSWER_SHARE: Final = 8
-"""Pictures become smaller before an answer has less room than this part of the context."""
-_KEY_BYTES: Final = 6
 _KEPT_RUNS: Final = 256
-
-
-@attrs.frozen(kw_only=True)
-class ScaledPicture:
-    """A picture of a prompt, and how many cells it is to have."""
-
-    sized: Sized
-    rows: int
-    columns: int
-
-    @property
-    def tokens(self) -> int:
-        """What it costs."""
-        return self.rows * self.columns + FRAME
-
-    @property
-    def is_smaller(self) -> bool:
-        """The model could see it larger than it is given it."""
-        return self.sized.cells() != (self.rows, self.columns)
-
-    @property
-    def key(self) -> int:
-        """Stands for it among ids."""
-        identity = f"{self.sized.segment.sha256} {self.rows} {self.columns}".encode()
-        return -1 - int.from_bytes(hashlib.sha256(identity).digest()[:_KEY_BYTES], "big")
 
 
 @attrs.frozen(kw_only=True)
@@ -88,17 +55,6 @@ class _Stretch:
 
     text: str
     lengths: tuple[int, ...]
-
-
-@contextmanager
-def _blamed_on(number: int) -> Generator[None]:
-    """A fault inside the block is that of this picture, from 0."""
-    try:
-        yield
-    except EngineFault as fault:
-        fault.image = number
-        fault.message = f"picture {number + 1} of this conversation: {fault.message}"
-        raise
 
 
 class PicturePromptEncoder:
@@ -129,7 +85,7 @@ class PicturePromptEncoder:
         images = [segment for segment in segments if isinstance(segment, ImageSegment)]
         sizes: list[Sized] = []
         for number, image in enumerate(images):
-            with _blamed_on(number):
+            with blamed_on(number):
                 sizes.append(self._pictures.size(image))
         stretches = list(self._stretches(segments))
         texts = [stretch.text for stretch in stretches]
@@ -140,7 +96,7 @@ class PicturePromptEncoder:
         encoded = self._encoder.encode_own(texts)
         if self._encoder.bos is not None:
             encoded[0] = [self._encoder.bos, *encoded[0]]
-        scaled = self._fit(sizes, sum(map(len, encoded)))
+        scaled = fit(sizes, sum(map(len, encoded)), self._context)
         ids, places = list(encoded[0]), list[range]()
         for picture, stretch in zip(scaled, encoded[1:], strict=True):
             places.append(range(len(ids), len(ids) + picture.tokens))
@@ -162,7 +118,7 @@ class PicturePromptEncoder:
         for number, picture in enumerate(prompt.pictures):
             if cancel.is_set:
                 break
-            with _blamed_on(number):
+            with blamed_on(number):
                 files.append(self._pictures.scaled(picture.sized.segment, picture.rows, picture.columns))
         return {"prompt_string": prompt.text, "multimodal_data": files}
 
@@ -269,16 +225,3 @@ class PicturePromptEncoder:
                 "and beside pictures this engine cannot take them: break them up, or leave the pictures out",
             )
         return text
-
-    def _fit(self, sizes: Sequence[Sized], text_tokens: int) -> list[ScaledPicture]:
-        """The pictures as large as may be: all of them the model's largest size, or else an equal bound for each."""
-        wanted = self._context - self._context // _ANSWER_SHARE
-        scaled: list[ScaledPicture] = []
-        for most in _LADDER:
-            scaled = [
-                ScaledPicture(sized=sized, rows=rows, columns=columns)
-                for sized, (rows, columns) in ((sized, sized.cells(most)) for sized in sizes)
-            ]
-            if text_tokens + sum(picture.tokens for picture in scaled) <= wanted:
-                break
-        return scaled

@@ -1,4 +1,4 @@
-"""Signs of life from work that tells nothing of itself: the native server reads a picture in one go.
+"""Signs of life from work that tells nothing of itself, such as a picture or a prompt that is read in one go.
 
 On a slow machine that takes minutes, in which no event comes. Whoever watches the worker judges it by its progress, so
 it is told that there is some while the process computes.

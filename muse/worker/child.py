@@ -1,0 +1,175 @@
+"""A native program that a worker runs as its child: started, watched and ended, its death told in words.
+
+The worker outlives it by a moment, so that a crash in native code is told in words: a fatal error event, then the
+worker ends by the same signal. The child's log goes to our standard error; its last lines explain a failed load, since
+such programs mostly give no other reason. The child lives in the worker's process group, which the guard ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from muse.protocol import ErrorCode
+from muse.worker.engines.base import EngineFault, ReportLoading
+
+_LOG_LINES: Final = 60
+_SIGN_OF_LIFE_S: Final = 1.0
+_LOG_WAIT_S: Final = 1.0
+# Signals that a program does not end itself by. They prove nothing about the model.
+_FROM_OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_MORE_MEMORY: Final = "close other programs, or use a smaller --context or model"
+
+
+class Child:
+    """A running program with its standard streams in pipes. Raises OSError when it cannot be started.
+
+    log: the last lines of its standard error, newest last.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, env: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+    ) -> None:
+        self._process = subprocess.Popen(
+            [*command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=None if env is None else dict(env),
+            pass_fds=tuple(pass_fds),
+        )
+        assert self._process.stdin
+        assert self._process.stdout
+        self.stdin: Final = self._process.stdin
+        self.stdout: Final = self._process.stdout
+        self.log: Final[deque[str]] = deque(maxlen=_LOG_LINES)
+        self._is_closing = threading.Event()
+        self._log_thread = threading.Thread(target=self._copy_log, name="engine log", daemon=True)
+        self._log_thread.start()
+
+    def first_line(self, size_bytes: int, report: ReportLoading) -> bytes:
+        """Wait for the first line of its output, with signs of life meanwhile; empty if it ends before.
+
+        size_bytes: of the model's files, to estimate how far the load is.
+        """
+        answered = threading.Event()
+        progress = threading.Thread(
+            target=_report_progress, args=(self._process.pid, size_bytes, report, answered), daemon=True
+        )
+        progress.start()
+        line = self.stdout.readline()
+        answered.set()
+        progress.join()
+        return line
+
+    def wait_end(self) -> int:
+        """Wait until the process has ended and its log is here; gives its return code."""
+        returncode = self._process.wait()
+        self._log_thread.join(_LOG_WAIT_S)
+        return returncode
+
+    def watch(self, lost: Callable[[int], None]) -> None:
+        """Have `lost` called with the return code, in a thread of its own, when the process ends by itself."""
+
+        def wait() -> None:
+            returncode = self.wait_end()
+            if not self._is_closing.is_set():
+                lost(returncode)
+
+        threading.Thread(target=wait, name="engine watch", daemon=True).start()
+
+    def wait_lost(self, timeout_s: float) -> bool:
+        """Wait a moment for the process to end; returns whether it has."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def memory_bytes(self) -> int | None:
+        """Resident memory of the process now, None where it cannot be told."""
+        return resident_bytes(self._process.pid)
+
+    def cpu_seconds(self) -> str | None:
+        """Processor time that the process has used, in the words of `ps`; it grows while it computes."""
+        return cpu_seconds(self._process.pid)
+
+    def close(self) -> None:
+        """Kill the process; nobody is told of its end any more. Idempotent, any thread."""
+        self._is_closing.set()
+        self._process.kill()
+
+    def _copy_log(self) -> None:
+        assert self._process.stderr
+        for line in self._process.stderr:
+            self.log.append(line.decode("utf-8", "replace").rstrip())
+            os.write(2, line)
+
+    # ------------------------------------------------------------ in words
+
+    def code(self, returncode: int) -> ErrorCode:
+        """What its end was."""
+        if re.search(r"out of memory|failed to allocate|unable to allocate|bad_alloc", "\n".join(self.log)):
+            return "out_of_memory"
+        return "engine_killed" if -returncode in _FROM_OUTSIDE else "engine_error"
+
+    def epitaph(self, returncode: int) -> str:
+        """How it ended, its last words, and what may help."""
+        how = f"ended with status {returncode}" if returncode >= 0 else f"died by {signal.Signals(-returncode).name}"
+        last = plain(self.log[-1]) if self.log else ""
+        words = f"the engine's process {how}" + (f"; its last words: {last}" if last else "")
+        match self.code(returncode):
+            case "out_of_memory":
+                return f"{words}. The memory did not suffice: {_MORE_MEMORY}"
+            case "engine_killed" if returncode == -signal.SIGKILL:
+                # The kernel's last resort against a full memory; we have not sent one ourselves here.
+                return f"{words}. Somebody killed it, or the memory did not suffice: then {_MORE_MEMORY}"
+            case _:
+                return words
+
+    def death(self, returncode: int) -> EngineFault:
+        """Its end as a fault."""
+        return EngineFault(self.code(returncode), self.epitaph(returncode), fatal=True)
+
+
+def plain(line: str) -> str:
+    """A line of a log, fit for a message."""
+    return re.sub(r"[^\x20-\x7e]+|\s+", " ", line)[:300].strip()
+
+
+def _report_progress(pid: int, size_bytes: int, report: ReportLoading, answered: threading.Event) -> None:
+    """Say that the load goes on, at most once a second and only when it does: the engine's memory grows, or it
+    uses processor time. One that hangs is silent, so that somebody notices. The fraction is an estimate from the
+    memory in use."""
+    fraction, before = 0.0, None
+    report(0.0, "loading the model")
+    while not answered.wait(_SIGN_OF_LIFE_S):
+        used = resident_bytes(pid)
+        if used is not None and size_bytes:
+            fraction = max(fraction, min(0.99, used / size_bytes))
+        activity = used, cpu_seconds(pid)
+        if activity != before:
+            report(round(fraction, 3) if used is not None else None, "loading the model")
+        before = activity
+
+
+def resident_bytes(pid: int) -> int | None:
+    """Resident memory of a process; None where there is no /proc."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pid: int) -> str | None:
+    """Processor time a process has used, in the words of `ps`; None if it is gone."""
+    found = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None

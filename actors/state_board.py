@@ -90,6 +90,7 @@ class SystemState:
             "engine_version": model.engine_version,
             "context_length": model.context_length,
             "device": model.device,
+            "patch_level": model.patch_level,
             "memory_bytes": model.memory_bytes,
             "kv_bytes": model.kv_bytes,
             "kv_limit_bytes": model.kv_limit_bytes,

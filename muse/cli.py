@@ -70,6 +70,20 @@ def _parser() -> argparse.ArgumentParser:
         "--engine", choices=ENGINES, default="llamacpp", help="what runs the model (default: %(default)s)"
     )
     serve.add_argument(
+        "--worker-bin",
+        type=Path,
+        metavar="PROGRAM",
+        help="with --engine native: your muse_glimmer_worker",
+    )
+    serve.add_argument(
+        "--worker-arg",
+        action="append",
+        default=[],
+        metavar="=--NAME=VALUE",
+        help="with --engine native: a flag of that program's own, any number of times",
+    )
+    serve.add_argument("--model-id", metavar="NAME", help="with --engine native: what the model is called")
+    serve.add_argument(
         "--context", type=_context, help="tokens a conversation may have (default: what the model allows)"
     )
     serve.add_argument(
@@ -90,6 +104,19 @@ def _absolute(path: Path | None) -> Path | None:
     return None if path is None else path.absolute()
 
 
+def _check_native(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with a usage text when options are given that the engine would not look at, or others are missing."""
+    if options.engine == "native":
+        for option, value in (("--model", options.model), ("--worker-bin", options.worker_bin)):
+            if value is None:
+                parser.error(f"--engine native needs {option}")
+        for option, value in (("--draft", options.draft), ("--kv-memory", options.kv_memory)):
+            if value is not None:
+                parser.error(f"{option} is nothing to --engine native: the artifact brings what it needs")
+    elif options.worker_bin or options.worker_arg or options.model_id:
+        parser.error("--worker-bin, --worker-arg and --model-id are for --engine native")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -101,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     if options.engine != "llamacpp" and options.mmproj is not None:
         parser.error(f"--engine {options.engine} sees no pictures: leave --mmproj out")
+    _check_native(parser, options)
     settings = Settings(
         host=options.host,
         port=options.port,
@@ -111,6 +139,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         mmproj=_absolute(options.mmproj),
         context=options.context,
         kv_memory_mib=options.kv_memory,
+        worker_bin=_absolute(options.worker_bin),
+        worker_args=tuple(options.worker_arg),
+        model_id=options.model_id,
         open_page=options.open,
     )
     # Imported late: the command line must answer --help and mistakes without loading the server.

@@ -37,7 +37,11 @@ ErrorCode = Literal[
     "out_of_memory",
     "engine_killed",
     "draft_slower",
+    "cancel_overdue",
 ]
+PatchLevel = Literal["unpatched", "cancel_op", "control_pipe"]
+"""How a native program of upstream's can be told to end a request: not at all, by our patch's line, by the pipe of a
+later upstream."""
 
 _Class = TypeVar("_Class", bound=type)
 
@@ -130,7 +134,7 @@ class Ready:
     special_tokens: spellings of all control tokens, for checks. bos_token, eos_token: spellings that
     the chat template may use, empty when the model has none. chat_template: Jinja source or null.
     kv_bytes: what conversations have been given at the load; kv_limit_bytes: the most that they, the copies to go back
-    to and their cache may have.
+    to and their cache may have. patch_level: of a native program, null for engines that are none.
     """
 
     protocol: int
@@ -151,6 +155,7 @@ class Ready:
     memory_bytes: int | None = None
     kv_bytes: int | None = None
     kv_limit_bytes: int | None = None
+    patch_level: PatchLevel | None = None
 
 
 @message
@@ -229,6 +234,8 @@ class Error:
 
     `engine_killed`: a signal from outside ended the engine, so another try may work, also after a failed load.
     `draft_slower` comes for the worker as a whole and not fatal: it goes on, but would be faster without its draft.
+    `cancel_overdue` comes for the worker as a whole: what was cancelled does not end, so the worker does, and another
+    one is to take its place. That is no death that says anything against the model.
     """
 
     request_id: str | None

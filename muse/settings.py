@@ -13,8 +13,8 @@ DEFAULT_PORT: Final = 3939
 BUILT_IN_MODEL: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
 
-EngineName = Literal["llamacpp", "scripted"]
-ENGINES: Final[tuple[EngineName, ...]] = ("llamacpp", "scripted")
+EngineName = Literal["llamacpp", "native", "scripted"]
+ENGINES: Final[tuple[EngineName, ...]] = ("llamacpp", "native", "scripted")
 
 
 def muse_home() -> Path:
@@ -46,7 +46,8 @@ class Settings:
     """What `muse serve` was asked for. model None: the built-in one. draft, mmproj: files that go with it, for guessing
     ahead and for pictures. keep_draft: also when it is found to cost more than it gives. context None: the model's
     own length, as far as the engine finds it sensible. kv_memory_mib: most memory for conversations, None: a share of
-    the machine's. port 0: any free port."""
+    the machine's. port 0: any free port. worker_bin: the native worker's program, worker_args: flags of its own for
+    it, model_id: what its model is called."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
@@ -57,6 +58,9 @@ class Settings:
     mmproj: Path | None = None
     context: int | None = None
     kv_memory_mib: int | None = None
+    worker_bin: Path | None = None
+    worker_args: tuple[str, ...] = ()
+    model_id: str | None = None
     open_page: bool = False
     home: Path = attrs.field(factory=muse_home)
     limits: Limits = attrs.field(factory=Limits)

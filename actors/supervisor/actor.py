@@ -164,14 +164,19 @@ class WorkerSupervisor:
             self._move("die", reason=reason, stage=None, fraction=None)
             run.link.kill(reason)
 
+    def _replace(self, run: WorkerRun, reason: str) -> None:
+        """Replace a worker that wants it. What waits for it waits for the next one."""
+        if not run.retired and not self._stopping:
+            log.warning("worker-replaced reason=%r", reason)
+            self._retire(reason)
+            self._restart_asked.set()
+
     def _leave_draft_out(self, run: WorkerRun) -> None:
         """Replace a worker whose draft costs more than it gives, once nothing runs on it and nobody waits."""
         is_idle = run.is_idle and not self._board.value.requests.waiting
         if run.draft_loss is not None and is_idle and not run.retired and not self._stopping:
-            log.warning("draft-left-out reason=%r", run.draft_loss)
             self._command.draft.leave_out(run.draft_loss)
-            self._retire(run.draft_loss)
-            self._restart_asked.set()
+            self._replace(run, run.draft_loss)
 
     # ------------------------------------------------------------ keeper
 
@@ -283,6 +288,8 @@ class WorkerSupervisor:
             case protocol.Error(request_id=None, code="draft_slower") if self._command.draft.used is not None:
                 run.draft_loss = event.message
                 self._leave_draft_out(run)
+            case protocol.Error(request_id=None, code="cancel_overdue"):
+                self._replace(run, event.message)
             case protocol.Error(request_id=None):
                 log.error("worker-error code=%s fatal=%s message=%r", event.code, event.fatal, event.message)
                 self._on_fatal(run, event)

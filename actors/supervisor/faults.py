@@ -30,5 +30,5 @@ def fault_of(event: protocol.Error) -> MuseError:
             return ClientFault(event.code, event.message)
         case "capacity_exhausted":
             return Unavailable(event.code, event.message, status=429, retry_after_s=2)
-        case "engine_error" | "out_of_memory" | "engine_killed" | "draft_slower":
+        case "engine_error" | "out_of_memory" | "engine_killed" | "draft_slower" | "cancel_overdue":
             return WorkerFault(event.code, event.message)

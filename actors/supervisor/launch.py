@@ -44,6 +44,11 @@ class WorkerCommand:
             command += ["--context", str(settings.context)]
         if settings.kv_memory_mib is not None:
             command += ["--kv-mib", str(settings.kv_memory_mib)]
+        if settings.worker_bin is not None:
+            command += ["--worker-bin", str(settings.worker_bin)]
+        command += [f"--worker-arg={flag}" for flag in settings.worker_args]
+        if settings.model_id is not None:
+            command += ["--model-id", settings.model_id]
         return command
 
     async def start(self) -> WorkerLink:

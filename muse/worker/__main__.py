@@ -41,6 +41,16 @@ def _run_llamacpp(options: WorkerOptions) -> None:
     ProtocolLoop(LlamaCppEngine(options, writer.send), writer, _COMMANDS_FD).run()
 
 
+def _run_native(options: WorkerOptions) -> None:
+    from muse.worker.engines.native.engine import NativeEngine  # noqa: PLC0415
+
+    writer = EventWriter(_EVENTS_FD, encode_event)
+    ProtocolLoop(NativeEngine(options, writer.send), writer, _COMMANDS_FD).run()
+
+
+_RUN = {"scripted": _run_scripted, "llamacpp": _run_llamacpp, "native": _run_native}
+
+
 def main() -> None:
     """Run a worker; the process ends in here."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -48,10 +58,7 @@ def main() -> None:
         options = parse(sys.argv[1:])
     except SystemExit as stop:
         os._exit(exits.USAGE if stop.code else exits.ASKED)
-    if options.engine == "scripted":
-        _run_scripted(options)
-    else:
-        _run_llamacpp(options)
+    _RUN[options.engine](options)
 
 
 main()

@@ -19,6 +19,7 @@ from typing import Final
 
 from muse.protocol import ErrorCode
 from muse.worker.engines.base import EngineFault, ReportLoading
+from muse.worker.stdio import read_lines
 
 _LOG_LINES: Final = 60
 _SIGN_OF_LIFE_S: Final = 1.0
@@ -31,7 +32,7 @@ _MORE_MEMORY: Final = "close other programs, or use a smaller --context or model
 class Child:
     """A running program with its standard streams in pipes. Raises OSError when it cannot be started.
 
-    log: the last lines of its standard error, newest last.
+    lines: of its output, the first one left to `first_line`. log: the last of its standard error, newest last.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Child:
         assert self._process.stdin
         assert self._process.stdout
         self.stdin: Final = self._process.stdin
-        self.stdout: Final = self._process.stdout
+        self.lines: Final = read_lines(self._process.stdout.fileno())
         self.log: Final[deque[str]] = deque(maxlen=_LOG_LINES)
         self._is_closing = threading.Event()
         self._log_thread = threading.Thread(target=self._copy_log, name="engine log", daemon=True)
@@ -57,17 +58,18 @@ class Child:
     def first_line(self, size_bytes: int, report: ReportLoading) -> bytes:
         """Wait for the first line of its output, with signs of life meanwhile; empty if it ends before.
 
-        size_bytes: of the model's files, to estimate how far the load is.
+        size_bytes: of the model's files, to estimate how far the load is. Raises LineTooLong.
         """
         answered = threading.Event()
         progress = threading.Thread(
             target=_report_progress, args=(self._process.pid, size_bytes, report, answered), daemon=True
         )
         progress.start()
-        line = self.stdout.readline()
-        answered.set()
-        progress.join()
-        return line
+        try:
+            return next(self.lines, b"")
+        finally:
+            answered.set()
+            progress.join()
 
     def wait_end(self) -> int:
         """Wait until the process has ended and its log is here; gives its return code."""

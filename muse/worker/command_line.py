@@ -12,7 +12,8 @@ import attrs
 class WorkerOptions:
     """What a worker is to run. context: tokens a slot holds, None: as many as the model was trained for.
     draft: what guesses tokens ahead. keep_draft: never say that it costs more than it gives. mmproj: what makes
-    pictures readable. threads, batch, cache_mib, kv_mib: None: chosen by the engine."""
+    pictures readable. threads, batch, cache_mib, kv_mib: None: chosen by the engine. worker_bin: the native worker's
+    program, worker_args: flags of its own for it; model_id: what the model is called, None: chosen by the engine."""
 
     engine: str
     model: Path | None
@@ -26,13 +27,16 @@ class WorkerOptions:
     batch: int | None
     cache_mib: int | None
     kv_mib: int | None
+    worker_bin: Path | None
+    worker_args: tuple[str, ...]
+    model_id: str | None
 
 
 def parse(arguments: list[str]) -> WorkerOptions:
     """Parse the arguments. Exits with status 2 and a usage text on stderr when they are wrong."""
     parser = argparse.ArgumentParser(prog="python -m muse.worker", allow_abbrev=False)
-    parser.add_argument("--engine", choices=("llamacpp", "scripted"), required=True)
-    parser.add_argument("--model", type=Path, help="GGUF file (llamacpp)")
+    parser.add_argument("--engine", choices=("llamacpp", "native", "scripted"), required=True)
+    parser.add_argument("--model", type=Path, help="GGUF file (llamacpp); folder of an artifact or its .pte (native)")
     parser.add_argument("--draft", type=Path, help="GGUF file of the model's DFlash draft (scripted does not read it)")
     parser.add_argument("--keep-draft", action="store_true", help="do not watch what the draft gives (llamacpp)")
     parser.add_argument("--mmproj", type=Path, help="GGUF file of the model's image projector (llamacpp)")
@@ -43,9 +47,15 @@ def parse(arguments: list[str]) -> WorkerOptions:
     parser.add_argument("--batch", type=_positive, help="prompt tokens evaluated at a time")
     parser.add_argument("--cache-mib", type=_not_negative, help="memory for sessions without a slot (llamacpp)")
     parser.add_argument("--kv-mib", type=_positive, help="most memory of all conversations (llamacpp)")
+    parser.add_argument("--worker-bin", type=Path, help="program of the native worker (native)")
+    parser.add_argument("--worker-arg", action="append", default=[], dest="worker_args", help="a flag for it (native)")
+    parser.add_argument("--model-id", help="what the model is called (native)")
     given = parser.parse_args(arguments)
+    given.worker_args = tuple(given.worker_args)
     if given.engine == "llamacpp" and given.model is None:
         parser.error("--engine llamacpp needs --model")
+    if given.engine == "native" and (given.model is None or given.worker_bin is None):
+        parser.error("--engine native needs --model and --worker-bin")
     if given.engine == "scripted" and given.script is None:
         parser.error("--engine scripted needs --script")
     if given.engine == "scripted" and given.mmproj is not None:

@@ -1,0 +1,168 @@
+"""The files of a Muse Glimmer artifact, and how the native worker is told to load them.
+
+Its ready line says neither context nor name nor kind (contracts/worker-protocol.md section 2), so these are given, or
+taken as those of the published artifacts (contracts/pte-contract.md sections 1, 2 and 4).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final, Literal
+
+import attrs
+
+from muse.worker.command_line import WorkerOptions
+from muse.worker.engines.base import EngineFault
+from muse.worker.hf_tokenizer import JsonTokenizer, TokenizerFault
+
+PUBLISHED_CONTEXT: Final = 131_072
+PUBLISHED_MODEL_ID: Final = "muse-glimmer-30b"
+BEGIN: Final = "<|begin_of_text|>"
+END_OF_TURN: Final = "<|eot|>"
+END_OF_TEXT: Final = "<|end_of_text|>"
+_NEEDED: Final = (BEGIN, END_OF_TEXT, END_OF_TURN)
+# One conversation stays warm beside requests without one; each costs a whole KV set (section 9 of the former).
+_MAX_SESSIONS: Final = 2
+_OURS: Final = frozenset({"model_path", "tokenizer_path", "bos_id", "eos_id", "warm_resume"})
+_HASH_CHARS: Final = 12
+
+Kind = Literal["solo", "dflash", "unknown"]
+
+
+@attrs.frozen(kw_only=True)
+class Artifact:
+    """What is loaded. program: its file. flags: of the user's own. kind: what samples, as far as it is known."""
+
+    program: Path
+    model: Path
+    tokenizer_path: Path
+    tokenizer: JsonTokenizer
+    template: str
+    flags: tuple[str, ...]
+    kind: Kind
+    context: int
+    model_id: str
+
+    def command(self) -> list[str]:
+        """The native worker's command line."""
+        given = {_name(flag) for flag in self.flags}
+        sessions = [] if "max_sessions" in given else [f"--max_sessions={_MAX_SESSIONS}"]
+        return [
+            str(self.program),
+            f"--model_path={self.model}",
+            f"--tokenizer_path={self.tokenizer_path}",
+            f"--bos_id={self.id_of(BEGIN)}",
+            f"--eos_id={self.id_of(END_OF_TEXT)}",
+            *sessions,
+            *self.flags,
+        ]
+
+    @property
+    def is_cuda(self) -> bool:
+        """Exported for CUDA: only such an artifact has its weights in a file of their own."""
+        return any(_name(flag) == "data_path" for flag in self.flags)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the model's file."""
+        return self.model.stat().st_size
+
+    def id_of(self, control: str) -> int:
+        """A control token's id."""
+        token = self.tokenizer.id_of(control)
+        assert token is not None, "looked at when the artifact was read"
+        return token
+
+    def program_name(self) -> str:
+        """The program names no version, so it is known by its content."""
+        with self.program.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return f"{self.program.name} sha256:{digest[:_HASH_CHARS]}"
+
+
+def read_artifact(options: WorkerOptions) -> Artifact:
+    """Look at the files. Raises EngineFault `bad_request` with what was expected and where."""
+    assert options.model is not None
+    assert options.worker_bin is not None
+    if not options.worker_bin.is_file():
+        raise _fault(
+            f"there is no native worker at {options.worker_bin}: build muse_glimmer_worker, name it by its path"
+        )
+    for flag in options.worker_args:
+        _check_flag(flag)
+    model = _model_file(options.model)
+    tokenizer_path = _beside(model, "tokenizer.json", "the model's tokenizer")
+    template_path = _beside(model, "chat_template.jinja", "the model's chat template")
+    try:
+        tokenizer = JsonTokenizer(tokenizer_path)
+        template = template_path.read_text(encoding="utf-8")
+    except TokenizerFault as fault:
+        raise _fault(str(fault)) from fault
+    except (OSError, ValueError) as fault:
+        raise _fault(f"{template_path} cannot be read: {fault}") from fault
+    missing = [spelling for spelling in _NEEDED if tokenizer.id_of(spelling) is None]
+    if missing:
+        raise _fault(f"{tokenizer_path} is not Muse Glimmer's: it lacks {', '.join(missing)}")
+    return Artifact(
+        program=options.worker_bin,
+        model=model,
+        tokenizer_path=tokenizer_path,
+        tokenizer=tokenizer,
+        template=template,
+        flags=options.worker_args,
+        kind=_kind(options.worker_args, model),
+        context=options.context or PUBLISHED_CONTEXT,
+        model_id=options.model_id or PUBLISHED_MODEL_ID,
+    )
+
+
+def _model_file(path: Path) -> Path:
+    """The program file, given itself or by its folder."""
+    if path.is_file():
+        return path
+    if not path.is_dir():
+        raise _fault(f"there is no artifact at {path}: give its folder, or its .pte file")
+    found = [path / "model.pte"] if (path / "model.pte").is_file() else sorted(path.glob("*.pte"))
+    if len(found) != 1:
+        raise _fault(f"in {path} there should be model.pte, or one .pte file; there are {len(found)}")
+    return found[0]
+
+
+def _beside(model: Path, name: str, what: str) -> Path:
+    path = model.parent / name
+    if not path.is_file():
+        raise _fault(f"{what} is missing: {path} (it comes from the model's Hugging Face repository)")
+    return path
+
+
+def _name(flag: str) -> str:
+    """Of a flag in the form of the gflags library: dashes, name, value; `no` before the name says false."""
+    name = flag.lstrip("-").partition("=")[0].replace("-", "_")
+    return name.removeprefix("no") if name.removeprefix("no") in _OURS else name
+
+
+def _value(flags: tuple[str, ...], name: str) -> str:
+    """Of the last flag of a name; empty if there is none."""
+    return next((flag.partition("=")[2] for flag in reversed(flags) if _name(flag) == name), "")
+
+
+def _check_flag(flag: str) -> None:
+    if not flag.startswith("-") or not _name(flag):
+        raise _fault(f"{flag!r} is no flag of the native worker: write --worker-arg=--name=value")
+    if _name(flag) in _OURS:
+        raise _fault(f"--{_name(flag)} of the native worker is set by this program")
+
+
+def _kind(flags: tuple[str, ...], model: Path) -> Kind:
+    """By the flag that asserts it, else by the folder's name, as the published ones are named."""
+    mode = _value(flags, "artifact_mode")
+    if mode in ("autoregressive", "dflash"):
+        return "dflash" if mode == "dflash" else "solo"
+    name = f"{model.parent.name} {model.name}".lower()
+    kinds = [kind for kind in ("solo", "dflash") if kind in name]
+    return "unknown" if len(kinds) != 1 else "dflash" if kinds == ["dflash"] else "solo"
+
+
+def _fault(message: str) -> EngineFault:
+    return EngineFault("bad_request", message, fatal=True)

@@ -19,10 +19,13 @@ EVERY_S: Final = 10.0
 def signs_of_life(
     activity: Callable[[], object], say: Callable[[], None], *, every_s: float = EVERY_S
 ) -> Generator[None]:
-    """Within the block, call `say` every so often, from another thread, but only if `activity` has changed since."""
+    """Within the block, call `say` every so often, from another thread, but only if `activity` has changed since it was
+    looked at last. The first look is after `every_s`, so that short work is not held up by it."""
     over = threading.Event()
 
     def watch() -> None:
+        if over.wait(every_s):
+            return
         before = activity()
         while not over.wait(every_s):
             now = activity()

@@ -36,7 +36,8 @@ from muse.worker import exits
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
 from muse.worker.engines.native.artifact import BEGIN, END_OF_TEXT, END_OF_TURN, Artifact, read_artifact
-from muse.worker.engines.native.program import NativeProgram, Refused, Turn
+from muse.worker.engines.native.exchange import Exchange, Refused
+from muse.worker.engines.native.program import NativeProgram
 from muse.worker.engines.native.prompt import Prompt, PromptEncoder
 from muse.worker.engines.native.reader import AnswerReader
 from muse.worker.engines.native.sessions import Plan, Sessions, settle
@@ -108,7 +109,7 @@ class NativeEngine:
                 return run.done(None, reason="cancelled" if cancel.is_set else "length")
             return self._generate(turn, run, cancel, sampling | {"prompt_segments": segments, "max_new_tokens": limit})
 
-    def _generate(self, turn: Turn, run: _Run, cancel: CancelToken, fields: dict[str, Any]) -> Done:
+    def _generate(self, turn: Exchange, run: _Run, cancel: CancelToken, fields: dict[str, Any]) -> Done:
         sessions = self._need_loaded().sessions
         if run.plan.name:
             fields = {"session_id": run.plan.name, **fields}

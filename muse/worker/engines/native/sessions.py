@@ -20,7 +20,7 @@ import attrs
 
 from muse.protocol import ResetReason
 from muse.worker.engines.base import EngineFault
-from muse.worker.engines.native.program import Turn
+from muse.worker.engines.native.exchange import Exchange
 from muse.worker.engines.native.prompt import Prompt
 from muse.worker.engines.native.wire import Op, Terminal
 
@@ -93,14 +93,14 @@ class Sessions:
 
     # ------------------------------------------------------------ with the program
 
-    def tidy(self, turn: Turn) -> None:
+    def tidy(self, turn: Exchange) -> None:
         """Close what was closed meanwhile. Raises EngineFault."""
         with self._lock:
             closing, self._closing = self._closing, []
         for name in closing:
             _demand(turn, "close", name)
 
-    def prepare(self, turn: Turn, session_id: str | None, prompt: Prompt) -> Plan:
+    def prepare(self, turn: Exchange, session_id: str | None, prompt: Prompt) -> Plan:
         """Make a conversation ready for a prompt. Raises EngineFault, before anything is changed if it is for the
         prompt's sake."""
         with self._lock:
@@ -130,15 +130,13 @@ class Sessions:
                 self._table.move_to_end(session_id)
         return Plan(name=name, held=held, reason=reason, reused=reused)
 
-    def _admit(self, turn: Turn, session_id: str) -> Held | None:
+    def _admit(self, turn: Exchange, session_id: str) -> Held | None:
         """Give a conversation a place; None: the program has none for anybody."""
-        while True:
+        while self._named:
             with self._lock:
                 leaving = [self._table.popitem(last=False)[0] for _ in range(len(self._table) - self._named + 1)]
-            for other in leaving if self._named else ():
+            for other in leaving:
                 _demand(turn, "close", _name(other))
-            if not self._named:
-                return None
             refusal = turn.op("open", _name(session_id))
             if refusal is None:
                 held = Held()
@@ -151,6 +149,7 @@ class Sessions:
             with self._lock:
                 self._named = len(self._table)
             sys.stderr.write(f"the native worker holds {self._named} conversations, no more: {refusal.code}\n")
+        return None
 
 
 def settle(plan: Plan, prompt: Prompt, end: Terminal | None) -> None:
@@ -167,7 +166,7 @@ def _name(session_id: str) -> str:
     return f"chat-{session_id}"
 
 
-def _demand(turn: Turn, op: Op, name: str) -> None:
+def _demand(turn: Exchange, op: Op, name: str) -> None:
     refusal = turn.op(op, name)
     if refusal is not None:
         raise EngineFault("engine_error", f"the native worker cannot {op} a conversation: {refusal.message}")

@@ -1,0 +1,140 @@
+"""The native engine through the whole stack: cancel, stop strings, refusals, what is said of it, and its command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from muse.cli import main
+from tests.native.conftest import serving
+from tests.native.doubles import LEVELS
+from tests.server_process import ServerProcess
+from tests.worker.nano import DATE, turns
+
+
+def ask(server: ServerProcess, text: str, **fields: Any) -> dict[str, Any]:
+    """A whole answer."""
+    body = {"messages": [{"role": "user", "content": text}], "temperature": 0, **fields}
+    answer = server.post("/v1/chat/completions", body)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def epoch(server: ServerProcess) -> int:
+    return server.get("/health").json()["worker"]["epoch"]
+
+
+def test_runtime_says_what_runs(any_nano_server: ServerProcess) -> None:
+    """The patch level, and what it means for cancels and pictures."""
+    model = any_nano_server.get("/api/runtime").json()["model"]
+    assert model["engine"] == "native"
+    assert model["patch_level"] in LEVELS
+    assert model["supports"]["cancel"] == (model["patch_level"] != "unpatched")
+    assert model["engine_version"].startswith("muse_glimmer_worker")
+    assert (model["thinks"], model["context_length"], model["device"] != "") == (True, 4096, True)
+
+
+def test_a_stop_string_ends_the_answer(any_nano_server: ServerProcess) -> None:
+    """It is ours, matched in what is visible: upstream's own would match in thoughts and spoil the session."""
+    body = ask(any_nano_server, "one two three", stop=["two"])
+    choice = body["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("one ", "stop")
+    assert ask(any_nano_server, "four")["choices"][0]["message"]["content"] == "four"
+
+
+def test_a_client_that_leaves_frees_the_program(any_nano_server: ServerProcess) -> None:
+    """In decode; the next one gets its own answer, from the same worker or, if need be, from a new one."""
+    before = epoch(any_nano_server)
+    with any_nano_server.stream_chat("a long story") as stream:
+        assert any("story" in line for line in stream.iter_lines())
+    assert ask(any_nano_server, "next")["choices"][0]["message"]["content"] == "next"
+    any_nano_server.wait_idle()
+    assert any_nano_server.get("/health").json()["worker"]["state"] == "ready"
+    if any_nano_server.get("/api/runtime").json()["model"]["patch_level"] != "unpatched":
+        assert epoch(any_nano_server) == before
+
+
+def test_what_cannot_be_stopped_is_replaced_and_no_fault_of_the_model(tmp_path: Path) -> None:
+    """Before any token, five times: as deaths these would mean `failed`. Who waits gets the answer of the new one."""
+    with serving(tmp_path, level="unpatched", chunk=1, chunk_ms=300) as server:
+        for number in range(5):
+            before = epoch(server)
+            with server.stream_chat("please " * 60) as stream:
+                assert next(line for line in stream.iter_lines() if "prefill" in line)
+            if number == 2:
+                assert ask(server, "hi")["muse_metrics"]["resumed"] <= 1
+            server.wait_until(lambda state, before=before: state["worker"]["epoch"] > before)
+            server.wait_ready()
+
+
+def test_a_crash_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    """In an answer, once: the program dies by a signal, and the text is whole."""
+    for level in LEVELS:
+        folder = tmp_path / level
+        folder.mkdir()
+        with serving(folder, level=level, dies_at=9, dies_once=str(folder / "died")) as server:
+            fields = {"chat_template_kwargs": {"current_date": DATE, "return_reasoning": True}, "session_id": "s"}
+            turn = turns("plan")[0]
+            body = ask(server, turn["messages"][0]["content"], **fields)
+            message = body["choices"][0]["message"]
+            assert message["content"] == turn["answer"]["message"]["content"]
+            assert message["reasoning_content"] == "\n\n".join(turn["answer"]["reasoning"])
+            assert body["muse_metrics"]["resumed"] == 1
+            assert (folder / "died").exists()
+
+
+def test_what_the_engine_cannot_do_is_refused_by_name(any_nano_server: ServerProcess) -> None:
+    """A JSON form, a forced call, min_p; and pictures where it is blind."""
+    hello = [{"role": "user", "content": "hi"}]
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    refusals: list[tuple[dict[str, Any], str]] = [
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"tools": [tool], "tool_choice": "required"}, "tool_choice"),
+    ]
+    for fields, param in refusals:
+        refused = any_nano_server.post("/v1/chat/completions", {"messages": hello, **fields})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+    refused = any_nano_server.post("/v1/chat/completions", {"messages": hello, "min_p": 0.2, "temperature": 1})
+    assert (refused.status_code, "min_p" in refused.json()["error"]["message"]) == (400, True)
+
+
+def test_a_picture_without_eyes_says_whose_fault_it_is(nano_server: ServerProcess) -> None:
+    """There is no projector to be given here."""
+    url = "data:image/png;base64,iVBORw0KGgo="
+    message = {"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}
+    refused = nano_server.post("/v1/chat/completions", {"messages": [message]})
+    assert refused.status_code == 400
+    assert "mmproj" not in refused.text
+
+
+def test_a_prompt_shows_every_piece(any_nano_server: ServerProcess) -> None:
+    """As with every engine: what the model saw, with counts."""
+    body = ask(any_nano_server, "a <|eot|> b")
+    seen = any_nano_server.get(f"/api/replies/{body['id']}/prompt").json()
+    assert sum(part["tokens"] for part in seen["segments"]) == body["usage"]["prompt_tokens"]
+    assert any(part["kind"] == "text" and part["text"] == "a <|eot|> b" for part in seen["segments"])
+    assert json.dumps(seen)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--engine", "native", "--model", "x"], "needs --worker-bin"),
+        (["--engine", "native", "--worker-bin", "x"], "needs --model"),
+        (["--engine", "native", "--worker-bin", "x", "--model", "x", "--draft", "y"], "--draft is nothing to"),
+        (["--engine", "native", "--worker-bin", "x", "--model", "x", "--mmproj", "y"], "leave --mmproj out"),
+        (["--worker-bin", "x"], "are for --engine native"),
+        (["--model-id", "x"], "are for --engine native"),
+    ],
+)
+def test_options_that_nobody_would_look_at_are_refused(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By name, before anything is started."""
+    with pytest.raises(SystemExit) as stop:
+        main(["serve", *arguments])
+    assert stop.value.code == 2
+    assert words in capsys.readouterr().err

@@ -44,7 +44,8 @@ def start_native(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
 @contextmanager
 def serving(folder: Path, *flags: str, **manner: Any) -> Iterator[ServerProcess]:
     """A server over a double, ready; it must end in order."""
-    server = ServerProcess(worker_arguments(folder, *flags, **manner), home=folder / "home")
+    arguments = (*worker_arguments(folder, *flags, **manner), "--model-id", "muse-nano-F16")
+    server = ServerProcess(arguments, home=folder / "home")
     try:
         server.wait_ready()
         yield server

@@ -37,6 +37,11 @@ def look(data: str) -> list[int]:
     return [-1 - columns_of.index(max(columns_of))] * (rows * columns)
 
 
+def _seen(content: Sequence[int]) -> list[int]:
+    """The same with one token for each picture, whatever its size."""
+    return [token for n, token in enumerate(content) if token >= 0 or n == 0 or content[n - 1] != token]
+
+
 class Recital:
     """Answers of a tokenizer's model."""
 
@@ -54,10 +59,11 @@ class Recital:
         if name not in IMAGE_DIALOGUES:
             return turn["prompt_ids"]
         colour = COLOURS[name.removeprefix("image-")]
-        return [colour if token == self._patch else token for token in turn["prompt_ids"]]
+        return _seen([colour if token == self._patch else token for token in turn["prompt_ids"]])
 
     def answer(self, resident: Sequence[int]) -> Iterator[int]:
         """The tokens that follow, the end of the turn among them."""
+        resident = _seen(resident)
         for prompt, answer in self._known:
             begun = list(resident[len(prompt) :])
             if list(resident[: len(prompt)]) == prompt and answer[: len(begun)] == begun:

@@ -14,8 +14,6 @@ from tests.api.test_muse_nano import (
     test_the_receipts_say_what_was_drafted,
 )
 from tests.api.test_pictures import (
-    test_a_replaced_picture_is_seen,
-    test_a_wrong_file_is_refused_with_its_place,
     test_clients_at_the_same_time_see_their_own,
     test_it_says_what_it_sees,
     test_the_official_client_shows_a_picture,
@@ -33,9 +31,7 @@ __all__ = [
     "test_a_client_may_set_the_reasoning_strength",
     "test_a_further_turn_is_an_exact_prefix",
     "test_a_message_of_one_long_run_is_too_long",
-    "test_a_replaced_picture_is_seen",
     "test_a_stream_has_each_call_whole_and_in_order",
-    "test_a_wrong_file_is_refused_with_its_place",
     "test_clients_at_the_same_time_see_their_own",
     "test_it_says_what_it_knows",
     "test_it_says_what_it_sees",

@@ -1,4 +1,4 @@
-"""The native engine through the whole stack: cancel, stop strings, refusals, what is said of it, and its command line."""
+"""The native engine through the whole stack: cancel, stop strings, refusals, what is said of it, its command line."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from muse.cli import main
+from tests.api.test_pictures import ask as ask_pictures
+from tests.api.test_pictures import asking, coloured, refuse
 from tests.native.conftest import serving
 from tests.native.doubles import LEVELS
+from tests.picture_files import STILL, data_url
 from tests.server_process import ServerProcess
 from tests.worker.nano import DATE, turns
 
@@ -108,6 +111,25 @@ def test_a_picture_without_eyes_says_whose_fault_it_is(nano_server: ServerProces
     refused = nano_server.post("/v1/chat/completions", {"messages": [message]})
     assert refused.status_code == 400
     assert "mmproj" not in refused.text
+
+
+def test_a_replaced_picture_is_seen(seeing_server: ServerProcess) -> None:
+    """Of the same size; a second one beside it is refused, and the first conversation goes on."""
+    for colour in ("red", "green", "blue"):
+        content, receipt = ask_pictures(seeing_server, [asking(coloured(colour))], session_id="replaced")
+        assert (content, receipt["reused_prompt_tokens"]) == (f"It is {colour}.", 0)
+    said = {"role": "assistant", "content": "It is blue."}
+    error = refuse(seeing_server, [asking(coloured("blue")), said, asking(coloured("red"))], session_id="replaced")
+    assert (error["code"], error["param"]) == ("unsupported", "messages[2].content")
+    follow = {"role": "user", "content": "Sure?"}
+    content, receipt = ask_pictures(seeing_server, [asking(coloured("blue")), said, follow], session_id="replaced")
+    assert (content, receipt["session_reset_reason"]) == ("Sure?", "exact_prefix")
+
+
+def test_a_damaged_picture_is_refused_with_its_place(seeing_server: ServerProcess) -> None:
+    """By the worker, which decodes it before the program sees it."""
+    error = refuse(seeing_server, [{"role": "user", "content": "hi"}, asking(data_url(STILL["png"]()[:60]))])
+    assert (error["code"], error["param"]) == ("invalid_image", "messages[1].content")
 
 
 def test_a_prompt_shows_every_piece(any_nano_server: ServerProcess) -> None:

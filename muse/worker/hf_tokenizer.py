@@ -10,6 +10,7 @@ Both are needed for texts only; what an id spells is read from the file once. Th
 from __future__ import annotations
 
 import json
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -27,7 +28,7 @@ class TokenizerFault(ValueError):
 
 
 class JsonTokenizer:
-    """control: ids of the control tokens, to spelling. size: above every id."""
+    """control: ids of the control tokens, to spelling. spellings: finds them, as group 1. size: above every id."""
 
     def __init__(self, path: Path) -> None:
         """Read a file. Raises TokenizerFault."""
@@ -49,6 +50,8 @@ class JsonTokenizer:
             raise TokenizerFault(f"{path} is no tokenizer.json of Hugging Face's form ({reason})") from fault
         self._ids_by_bytes = {self._with_control.decode_bytes([token]): token for token in sorted(words.values())}
         self._ids_by_bytes |= {spelling.encode(): token for token, spelling in self.control.items()}
+        longest_first = sorted(self.control.values(), key=len, reverse=True)
+        self.spellings: Final = re.compile(f"({'|'.join(map(re.escape, longest_first)) or '(?!)'})")
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, bool], tuple[int, ...]] = OrderedDict()
         self._kept_characters = 0

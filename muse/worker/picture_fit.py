@@ -1,4 +1,4 @@
-"""How large the pictures of a prompt may be, so that it fits, and what stands for them among its ids."""
+"""Pictures of a prompt made as large as fit beside its text, and how each stands among token ids."""
 
 from __future__ import annotations
 
@@ -57,11 +57,13 @@ def blamed_on(number: int) -> Generator[None]:
         raise
 
 
-def fit(sizes: Sequence[Sized], text_tokens: int, context: int) -> list[ScaledPicture]:
-    """The pictures as large as may be: all of them the model's largest size, or else an equal bound for each."""
+def fit_pictures(
+    sizes: Sequence[Sized], *, text_tokens: int, context: int, most_cells: int = MOST_CELLS
+) -> list[ScaledPicture]:
+    """The pictures as large as may be: all of them at the model's largest size, or else an equal bound for each."""
     wanted = context - context // _ANSWER_SHARE
     scaled: list[ScaledPicture] = []
-    for most in _LADDER:
+    for most in (most_cells, *(step for step in _LADDER if step < most_cells)):
         scaled = [
             ScaledPicture(sized=sized, rows=rows, columns=columns)
             for sized, (rows, columns) in ((sized, sized.cells(most)) for sized in sizes)

@@ -3,6 +3,13 @@ import { html } from "../html.js";
 import { server } from "../state/server.js";
 import { bytes, count } from "./figures.js";
 
+// By the patch level of a native worker; other engines stop at once.
+const STOPPING = {
+  unpatched: "the answer ends, its work goes on unseen (unpatched worker)",
+  cancel_op: "at once (patched worker)",
+  control_pipe: "at once, in a prompt when that is read (control pipe)",
+};
+
 export function AboutModel() {
   const model = server.value?.model;
   if (!model) return null;
@@ -11,6 +18,7 @@ export function AboutModel() {
     ["Engine", [model.engine, model.engine_version].filter(Boolean).join(" ")],
     ["Context", typeof model.context_length === "number" ? `${count(model.context_length)} tokens` : null],
     ["Device", model.device],
+    ["Stopping", STOPPING[model.patch_level]],
     ["Memory", typeof model.memory_bytes === "number" ? bytes(model.memory_bytes) : null],
     ["Conversations", conversationMemory(model)],
     ["Server", server.value.server?.version],

@@ -18,7 +18,7 @@ from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.native.artifact import BEGIN, Artifact
 from muse.worker.engines.native.wire import ids_segment, image_segment
-from muse.worker.picture_fit import ScaledPicture, blamed_on, fit
+from muse.worker.picture_fit import ScaledPicture, blamed_on, fit_pictures
 from muse.worker.pictures import Pictures, Sized
 
 _PICTURE: Final = ("<|image_start|>", "<|patch|>", "<|image_end|>")
@@ -66,7 +66,7 @@ class PromptEncoder:
         sizes = self._sizes(segments)
         start, _, end = self._picture_tokens or _NO_TOKENS
         texts = {number: self._encode_one(segment) for number, segment in enumerate(segments)}
-        left = iter(fit(sizes, sum(map(len, texts.values())), self._context))
+        left = iter(fit_pictures(sizes, text_tokens=sum(map(len, texts.values())), context=self._context))
         ids: list[int] = []
         counts: list[int] = []
         places: list[Place] = []

@@ -9,13 +9,16 @@ the end are compared with it.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from muse.protocol import Tokens
 from muse.worker.engines.base import Emit
 from muse.worker.hf_tokenizer import JsonTokenizer
+
+_UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
+"""May stand for any bytes."""
 
 
 class AnswerReader:
@@ -25,7 +28,6 @@ class AnswerReader:
         self._request_id = request_id
         self._tokenizer = tokenizer
         self._emit = emit
-        self._control = re.compile("(" + "|".join(map(re.escape, tokenizer.control.values())) + ")")
         self.ids: list[int] = []
         self.is_complete = True
         self.has_text = False
@@ -36,14 +38,14 @@ class AnswerReader:
             return
         self.has_text = True
         token = self._tokenizer.id_of(text)
-        if token is not None:
+        if token is not None and _UNKNOWN not in text:
             self._send((token,), text)
             return
-        for number, piece in enumerate(self._control.split(text)):
+        for number, piece in enumerate(self._tokenizer.spellings.split(text)):
             if number % 2:
                 self._send(self._tokenizer.encode(piece, special=True), piece)
-            elif "\N{REPLACEMENT CHARACTER}" in piece:
-                self.is_complete = False  # it may stand for any bytes
+            elif _UNKNOWN in piece:
+                self.is_complete = False
                 self._emit(Tokens(request_id=self._request_id, ids=None, text=piece))
             elif piece:
                 self._send(self._tokenizer.encode(piece, special=False), piece)

@@ -52,7 +52,6 @@ class Terminal:
     finish_reason: Literal["stop", "length"]
     reused_prompt_tokens: int
     prefilled_prompt_tokens: int
-    session_reset_reason: str
     ids: tuple[int, ...] | None
     prefill_ms: float
     decode_ms: float
@@ -139,7 +138,6 @@ def _terminal(value: dict[str, Any]) -> Terminal:
         finish_reason="stop" if reason == "stop" else "length",
         reused_prompt_tokens=_field(value, "reused_prompt_tokens", int),
         prefilled_prompt_tokens=_field(value, "prefilled_prompt_tokens", int),
-        session_reset_reason=_field(value, "session_reset_reason", str),
         ids=None if ids is None else tuple(ids),
         vision_encoder_ms=_number(value, "vision_encoder_ms") if "vision_encoder_ms" in value else None,
         cancelled=value.get("cancelled") is True,
@@ -165,10 +163,11 @@ def _field(value: dict[str, Any], name: str, kind: type[_Kind]) -> _Kind:
 
 
 def _number(value: dict[str, Any], name: str) -> float:
+    """0 where it is missing, or null, which is how the program writes what is no number."""
     found: Any = value.get(name)
-    if type(found) not in (int, float):
+    if found is not None and type(found) not in (int, float):
         raise Broken(f"{name} is no number")
-    return float(found)
+    return float(found or 0)
 
 
 # ---------------------------------------------------------------- to the worker

@@ -24,6 +24,15 @@ OPTIONS: dict[str, Any] = {
     # The fades over the conversation's edges would make all of its text "cannot be determined".
     "checks": {"color-contrast": {"options": {"ignorePseudo": True}}},
 }
+SETTLED = """(async () => {
+  const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+  await frame();
+  await frame();
+  const ends = ({effect}) => effect.getComputedTiming().iterations !== Infinity;
+  await Promise.allSettled(document.getAnimations().filter(ends).map(({finished}) => finished));
+  await frame();
+})()"""
+"""Another size or theme is there: laid out, and nothing fades any more."""
 RUN = """(async () => {
   const KNOWN = ["nonBmp", "elmPartiallyObscured", "bgOverlap"];
   const part = %s;
@@ -74,6 +83,7 @@ class Axe:
 
     def faults(self, part: str | None = None) -> list[str]:
         """What is wrong now, in the page or a part of it."""
+        self._evaluate(SETTLED)
         return self._evaluate(RUN % (json.dumps(part), json.dumps(OPTIONS)))
 
     def _evaluate(self, expression: str) -> Any:

@@ -211,7 +211,8 @@ def test_thinking_fits_a_phone(open_page: Callable[..., Page], thinking_server: 
         return page.locator(".from-model").last
 
     answer = send("endless")
-    expect(answer.locator(".thought")).to_contain_text("Step 3 leads")
+    # Late enough that the next tap is no second one of a double tap.
+    expect(answer.locator(".thought")).to_contain_text("Step 20 leads")
     check()
     page.get_by_role("button", name="Stop").tap()
     wait_over(answer, "stopped")

@@ -37,7 +37,7 @@ def test_the_list_opens_by_key_and_from_the_settings(chromium_page: Page) -> Non
 
 
 def test_the_list_stays_over_settings_that_lose_their_place(chromium_page: Page) -> None:
-    """In a window that becomes narrow the docked settings become a modal, under the list; Escape closes one at a time."""
+    """In a window that becomes narrow docked settings become a modal, under the list; Escape closes one at a time."""
     page = chromium_page
     page.get_by_role("button", name="Settings", exact=True).click()
     off_the_fields(page)

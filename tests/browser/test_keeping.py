@@ -225,6 +225,23 @@ def test_all_are_deleted_at_once_in_other_tabs_too(
     other.close()
 
 
+def test_a_chat_is_kept_anew_after_the_data_of_the_page_were_cleared(
+    chromium_page: Page, chat_server: ServerProcess
+) -> None:
+    """The browser closes the storage under the page; the next save writes the whole chat into a new one."""
+    page = chromium_page
+    wait_over(ask(page, "short one"))
+    keep(page)
+    expect(rows(page)).to_have_count(1)
+    cleared = {"origin": chat_server.url, "storageTypes": "indexeddb"}
+    page.context.new_cdp_session(page).send("Storage.clearDataForOrigin", cleared)
+    assert kept(page) is None
+    wait_over(ask(page, "hello there"))
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("#chats .row")).to_contain_text("4 turns")
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
 def test_a_full_storage_is_said_and_loses_nothing(
     open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]
 ) -> None:

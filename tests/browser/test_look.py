@@ -113,6 +113,41 @@ def test_without_motion_nothing_moves(open_page: Callable[..., Page], chat_serve
     wait_until(page, "!document.querySelector('.jump')")
 
 
+def test_progress_jumps_without_motion(open_page: Callable[..., Page], chat_server: ServerProcess) -> None:
+    """Bars that grow are made of these two; no rule of their own outdoes the wish."""
+    page = open_page(chat_server.url, reduced_motion="reduce")
+    slowest = """() => Math.max(...["load-line", "waiting-bar"].map((kind) => {
+      const bar = document.createElement("div");
+      bar.className = kind;
+      const part = document.body.appendChild(bar).appendChild(document.createElement("span"));
+      return parseFloat(getComputedStyle(part).transitionDuration);
+    }))"""
+    assert page.evaluate(slowest) <= 0.001
+
+
+def test_a_finger_leaves_no_button_lit(open_page: Callable[..., Page], chat_server: ServerProcess) -> None:
+    """Touch screens keep :hover on what was tapped last, so every such rule is for pointers that can hover."""
+    page = open_page(chat_server.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    lit = """() => {
+      const found = {inside: 0, outside: []};
+      const look = (rules, isMeant) => {
+        for (const rule of rules) {
+          if (rule.selectorText?.includes(":hover")) isMeant ? found.inside++ : found.outside.push(rule.cssText);
+          else look(rule.cssRules ?? [], isMeant || rule.conditionText === "(hover: hover)");
+        }
+      };
+      for (const sheet of document.styleSheets) look(sheet.cssRules, false);
+      return found;
+    }"""
+    found = page.evaluate(lit)
+    assert found["outside"] == []
+    assert found["inside"] > 10
+    button = page.get_by_role("button", name="Chats", exact=True)
+    button.tap()
+    page.get_by_role("button", name="Close chats").tap()
+    assert button.evaluate("(e) => getComputedStyle(e).backgroundColor") == "rgba(0, 0, 0, 0)"
+
+
 def test_sheets_and_lists_fit_a_finger(open_page: Callable[..., Page], chat_server: ServerProcess) -> None:
     """Kept chats, presets and shortcuts on a touch screen: 44 px each way."""
     page = open_page(chat_server.url, viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)

@@ -36,6 +36,25 @@ def test_the_list_opens_by_key_and_from_the_settings(chromium_page: Page) -> Non
     expect(key_list(chromium_page)).to_be_visible()
 
 
+def test_the_list_stays_over_settings_that_lose_their_place(chromium_page: Page) -> None:
+    """In a window that becomes narrow docked settings become a modal, under the list; Escape closes one at a time."""
+    page = chromium_page
+    page.get_by_role("button", name="Settings", exact=True).click()
+    off_the_fields(page)
+    page.keyboard.press("?")
+    box = key_list(page).get_by_label("Use single keys")
+    box.focus()
+    page.set_viewport_size({"width": 900, "height": 800})
+    wait_until(page, "document.querySelector('#settings').matches(':modal')")
+    expect(box).to_be_focused()
+    assert page.evaluate("document.elementFromPoint(450, 400).closest('dialog').className") == "shortcuts"
+    page.keyboard.press("Escape")
+    expect(key_list(page)).to_have_count(0)
+    expect(page.get_by_role("heading", name="Settings")).to_be_focused()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("heading", name="Settings")).to_have_count(0)
+
+
 def test_each_key_does_what_the_list_says(thinking_page: Page) -> None:
     """Write, settings, copy, thinking, newest, new chat."""
     page = thinking_page

@@ -22,7 +22,10 @@ export function Modal({ kind, isOpen, onClose, titleId, label, children }) {
     event.preventDefault(); // it closes by its state
     onClose();
   };
-  // Browsers may close a dialog without asking, when Escape is pressed twice.
+  // Browsers may close a dialog without asking, when Escape is pressed twice. One that was raised is open again by now.
+  const onClosed = () => {
+    if (!dialog.current?.open) onClose();
+  };
   return html`<dialog
     ref=${dialog}
     class=${kind}
@@ -30,6 +33,15 @@ export function Modal({ kind, isOpen, onClose, titleId, label, children }) {
     aria-label=${label}
     onClick=${onClick}
     onCancel=${onCancel}
-    onClose=${onClose}
+    onClose=${onClosed}
   >${isOpen ? children : null}</dialog>`;
+}
+
+/** Puts the dialog that was open before over a sheet that has become a modal just now, with the focus where it was. */
+export function raiseModal(focused) {
+  const open = document.querySelector("dialog:modal:not(.sheet)");
+  if (open === null) return;
+  open.close();
+  open.showModal();
+  focused.focus();
 }

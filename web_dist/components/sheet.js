@@ -4,6 +4,7 @@ import { html } from "../html.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { returnToComposer } from "./composer.js";
 import { Icon } from "./icons.js";
+import { raiseModal } from "./modal.js";
 
 const WIDE = matchMedia("(min-width: 1100px)");
 
@@ -16,13 +17,15 @@ export function Sheet({ id, title, isOpen, children }) {
     if (!isOpen.value) return undefined;
     const opener = document.activeElement;
     const show = () => {
-      const held = dialog.current.contains(document.activeElement) ? document.activeElement : null;
+      const focused = document.activeElement;
+      const held = dialog.current.contains(focused) ? focused : null;
       dialog.current.close();
       if (WIDE.matches) dialog.current.show();
       else dialog.current.showModal();
       // Opening it is no reason to select the first field: the title is where reading begins. All at once, for whoever
       // goes on to a field before the next paint must not be called back.
       (held ?? dialog.current.querySelector("h2")).focus();
+      raiseModal(focused);
     };
     show();
     WIDE.addEventListener("change", show);

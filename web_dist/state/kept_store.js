@@ -109,7 +109,11 @@ function database() {
       request.result.createObjectStore("chats", { keyPath: "id" }).createIndex("savedAt", "savedAt");
       request.result.createObjectStore("pictures");
     };
-    request.onsuccess = () => resolve(request.result);
+    request.onsuccess = () => {
+      // The browser closes it when the user clears its data: what is kept from then on goes into a new one.
+      request.result.onclose = () => (opening = null);
+      resolve(request.result);
+    };
     request.onerror = () => reject(request.error);
   }).catch((fault) => {
     opening = null;

@@ -65,6 +65,13 @@ test("a server that stays away ends it as interrupted, after a few tries", async
   assert.equal(requests.length, 8);
 });
 
+test("losses count anew after every piece that came", async () => {
+  const brokenOften = Array.from({ length: 9 }, (_, at) => stream(frame(at + 1, { content: "x" })));
+  serve(...brokenOften, stream(frame(10, { content: "." }), DONE));
+  const { text } = await read(ask());
+  assert.equal(text, "xxxxxxxxx.");
+});
+
 test("without an id there is nothing to come back to", async () => {
   serve(stream(': muse {"phase":"queued","position":1}\n\n'));
   await assert.rejects(read(ask()), { code: "stream_cut" });

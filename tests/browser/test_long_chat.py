@@ -145,7 +145,7 @@ def test_a_reader_at_the_very_top_is_not_pushed_down(
     transcript = page.locator(".transcript")
     transcript.evaluate("area => area.scrollTo(0, 0)")
     first = page.locator(".from-user").first
-    words = first.locator(".bubble").inner_text()
+    words = first.locator(".bubble").text_content()
     assert words != "Question 0"
     expect(page.locator(".jump")).to_be_visible()
     before = page.locator(".turn").count()

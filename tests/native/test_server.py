@@ -74,19 +74,16 @@ def test_what_cannot_be_stopped_is_replaced_and_no_fault_of_the_model(tmp_path: 
 
 
 def test_a_crash_goes_on_where_it_stopped(tmp_path: Path) -> None:
-    """In an answer, once: the program dies by a signal, and the text is whole."""
-    for level in LEVELS:
-        folder = tmp_path / level
-        folder.mkdir()
-        with serving(folder, level=level, dies_at=9, dies_once=str(folder / "died")) as server:
-            fields = {"chat_template_kwargs": {"current_date": DATE, "return_reasoning": True}, "session_id": "s"}
-            turn = turns("plan")[0]
-            body = ask(server, turn["messages"][0]["content"], **fields)
-            message = body["choices"][0]["message"]
-            assert message["content"] == turn["answer"]["message"]["content"]
-            assert message["reasoning_content"] == "\n\n".join(turn["answer"]["reasoning"])
-            assert body["muse_metrics"]["resumed"] == 1
-            assert (folder / "died").exists()
+    """In an answer, once: the program dies by a signal, and the text is whole. More of it: test_recital.py."""
+    with serving(tmp_path, dies_at=9, dies_once=str(tmp_path / "died")) as server:
+        fields = {"chat_template_kwargs": {"current_date": DATE, "return_reasoning": True}, "session_id": "s"}
+        turn = turns("plan")[0]
+        body = ask(server, turn["messages"][0]["content"], **fields)
+        message = body["choices"][0]["message"]
+        assert message["content"] == turn["answer"]["message"]["content"]
+        assert message["reasoning_content"] == "\n\n".join(turn["answer"]["reasoning"])
+        assert body["muse_metrics"]["resumed"] == 1
+        assert (tmp_path / "died").exists()
 
 
 def test_what_the_engine_cannot_do_is_refused_by_name(any_nano_server: ServerProcess) -> None:

@@ -64,7 +64,6 @@ class NativeEngine:
         sees = _sees(artifact, native)
         self._loaded = _Loaded(
             artifact=artifact,
-            native=native,
             prompts=PromptEncoder(artifact, sees=sees),
             sessions=Sessions(native.max_named_sessions),
         )
@@ -179,7 +178,6 @@ class _Loaded:
     """What exists only after a load."""
 
     artifact: Artifact
-    native: NativeReady
     prompts: PromptEncoder
     sessions: Sessions
 

@@ -22,14 +22,13 @@ _UNKNOWN: Final = "\N{REPLACEMENT CHARACTER}"
 
 
 class AnswerReader:
-    """One answer. ids: those believed so far, all of them if `is_complete`. has_text: a token has come."""
+    """One answer. ids: those believed so far, none for text that stands for unknown bytes. has_text: a token came."""
 
     def __init__(self, request_id: str, tokenizer: JsonTokenizer, emit: Emit) -> None:
         self._request_id = request_id
         self._tokenizer = tokenizer
         self._emit = emit
         self.ids: list[int] = []
-        self.is_complete = True
         self.has_text = False
 
     def take(self, text: str) -> None:
@@ -45,7 +44,6 @@ class AnswerReader:
             if number % 2:
                 self._send(self._tokenizer.encode(piece, special=True), piece)
             elif _UNKNOWN in piece:
-                self.is_complete = False
                 self._emit(Tokens(request_id=self._request_id, ids=None, text=piece))
             elif piece:
                 self._send(self._tokenizer.encode(piece, special=False), piece)

@@ -9,6 +9,7 @@ import { firstLines, settledEntries } from "./settled.js";
 import { blockNode, footnotesIn, rankHeadings } from "./tree.js";
 
 const HEAD_LINES = 2; // of a table
+const INDENT = "   "; // as far as an item can be, so that none after it is inside of it
 const MARKER = /^ {0,3}([*+-]|\d{1,9}[.)])/;
 
 export class OpenBlock {
@@ -24,7 +25,7 @@ export class OpenBlock {
   #nodes = [];
   #isLoose = false;
   #headingsBefore;
-  #marker = "";
+  #item = "";
 
   /**
    * @param {object} token the block, at the beginning of `source`
@@ -35,8 +36,8 @@ export class OpenBlock {
     this.#headingsBefore = headings;
     this.headings = [...headings];
     if (token.type === "list") {
-      this.#marker = `${MARKER.exec(source)[1]} x\n`;
-      this.context = this.#marker;
+      this.#item = `${MARKER.exec(source)[1]} x\n`;
+      this.context = INDENT + this.#item;
     } else if (token.type === "table") {
       this.context = firstLines(source, HEAD_LINES);
     }
@@ -65,36 +66,31 @@ export class OpenBlock {
    * @returns {number} how much of the tail was taken
    */
   take(token, tail, lex) {
-    const isFirst = this.source === "";
-    const taken = settledEntries(token, tail, isFirst && token.type === "table" ? HEAD_LINES : 0);
-    if (taken === "" || !tail.startsWith(taken)) return 0;
-    if (this.#type === "list") {
-      this.#takeItems(taken, lex);
-    } else {
-      const [part] = lex(isFirst ? taken : this.context + taken);
-      if (part?.type !== this.#type) return 0;
-      this.#add(part);
-    }
-    this.source += taken;
-    return taken.length;
+    const headLines = token.type === "table" && this.source === "" ? HEAD_LINES : 0;
+    const { written, part } = settledEntries(token, tail, headLines);
+    if (written === "" || !tail.startsWith(written)) return 0;
+    this.source += written;
+    this.#add(token.type === "list" ? this.#itemsOf(written, lex) : part);
+    return written.length;
   }
 
-  #takeItems(taken, lex) {
+  /** The taken items as they are in the whole list. */
+  #itemsOf(written, lex) {
     // An item behind them tells whether a blank line at their end counts.
-    let [list] = lex(this.context + taken + this.#marker);
+    let [list] = lex(this.context + written + this.#item);
     if (list.loose && !this.#isLoose) {
       this.#isLoose = true;
-      this.context = `${this.#marker}\n`;
+      this.context = `${INDENT}${this.#item}\n`;
       this.#nodes = [];
       this.notes = [];
       this.headings = [...this.#headingsBefore];
-      [list] = lex(this.context + this.source + taken + this.#marker);
+      [list] = lex(this.context + this.source + this.#item);
     }
-    list.items = list.items.slice(1, -1);
-    this.#add(list);
+    return { ...list, items: list.items.slice(1, -1) };
   }
 
-  #add(part) {
+  #add(taken) {
+    const part = { ...taken, done: [] };
     rankHeadings([part], this.headings);
     this.notes = [...this.notes, ...footnotesIn([part])];
     // A new array, because the old one is part of a tree that is shown.

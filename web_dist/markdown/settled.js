@@ -40,21 +40,25 @@ export function hasSettledEntries(token) {
 }
 
 /**
- * The settled entries of a block, as they are written.
+ * The settled entries of a block: as they are written, and as a token of only them.
  * @param {object} token
  * @param {string} source begins with the block
  * @param {number} headLines how many lines there are before the first entry
  */
 export function settledEntries(token, source, headLines) {
   switch (token.type) {
-    case "list":
-      return token.items.slice(0, -OPEN_ENTRIES).map((item) => item.raw).join("");
-    case "table":
-      return firstLines(source, headLines + Math.max(0, token.rows.length - OPEN_ENTRIES));
-    case "blockquote":
-      return settledQuote(token, source);
-    default:
-      return "";
+    case "list": {
+      const items = token.items.slice(0, -OPEN_ENTRIES);
+      return { written: items.map((item) => item.raw).join(""), part: { ...token, items } };
+    }
+    case "table": {
+      const rows = token.rows.slice(0, -OPEN_ENTRIES);
+      return { written: firstLines(source, headLines + rows.length), part: { ...token, rows } };
+    }
+    default: {
+      const tokens = token.tokens.slice(0, countSettled(token.tokens));
+      return { written: writtenQuote(tokens, source), part: { ...token, tokens } };
+    }
   }
 }
 
@@ -65,9 +69,9 @@ export function firstLines(source, count) {
   return source.slice(0, end);
 }
 
-/** Its blocks settle as those outside of a quote do; each of their lines is one line of the source. */
-function settledQuote({ tokens }, source) {
-  const inside = tokens.slice(0, countSettled(tokens)).map(({ raw }) => raw).join("");
-  const taken = firstLines(source, inside.split("\n").length - 1);
-  return inside.endsWith("\n") && !/^(?! {0,3}>)./m.test(taken) ? taken : "";
+/** Each line of what is in a quote is one line of the source; "" if one of them is not marked as quoted. */
+function writtenQuote(tokens, source) {
+  const inside = tokens.map(({ raw }) => raw).join("");
+  const written = firstLines(source, inside.split("\n").length - 1);
+  return inside.endsWith("\n") && !/^(?! {0,3}>)./m.test(written) ? written : "";
 }

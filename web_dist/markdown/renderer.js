@@ -1,10 +1,12 @@
 // Markdown that grows: text in, DOM out, at a cost that follows the new text and not the whole answer.
 //
 // The answer is kept as settled blocks, whose nodes are never touched again, and a tail that is lexed
-// anew on each update. A block is settled once a blank line and a complete line of another block follow:
-// nothing that comes can change it then. Link definitions are the exception (they may come after their use), so an
-// answer that has any is rendered once more as a whole when it ends.
-// Invariant (tests/browser/units/markdown.test.mjs): any chunking ends in the same tree as one piece.
+// anew on each update. A block is settled once nothing that comes can change it (settled.js); of a list, table or quote
+// that still grows the first entries are taken off the tail, too (open_block.js). A paragraph is lexed as a whole.
+// Link definitions are the exception (they may come after their use), so an answer that has any is rendered once more
+// as a whole when it ends.
+// Invariant (tests/browser/units/markdown.test.mjs, growing_blocks.test.mjs): any chunking ends in the same tree as one
+// piece.
 
 import { Footnotes } from "./footnotes.js";
 import { mendEnd } from "./half_written.js";

@@ -221,9 +221,11 @@ def test_a_link_defined_late_touches_nothing_else(page: Page) -> None:
     assert page.evaluate("String(getSelection()).trim()") == "Paragraph 2 has some words."
 
 
-@pytest.mark.parametrize(("question", "entry", "words"), [("long list", "li", "Item"), ("long table", "tbody tr", "Row")])
+@pytest.mark.parametrize(
+    ("question", "entry", "words"), [("long list", "li", "Item"), ("long table", "tbody tr", "Row")]
+)
 def test_finished_entries_are_never_touched_again(page: Page, question: str, entry: str, words: str) -> None:
-    """Of a list or table that grows without a blank line; what is selected there stays, and the end is as in one piece."""
+    """Of a growing list or table; what is selected there stays, and the end is as in one piece."""
     answer = ask(page, question)
     expect(answer.locator(entry).nth(4)).to_contain_text(f"{words} 5")
     page.evaluate(

@@ -43,7 +43,7 @@ export class OpenBlock {
     }
   }
 
-  /** Makes the first of the tokens of `context` and the tail a token of the tail; false if it does not go on with this. */
+  /** Makes the first token of `context` and the tail one of the tail alone; false if it does not go on with this. */
   adopt(tokens) {
     const [first] = tokens;
     if (first?.type !== this.#type || !first.raw.startsWith(this.context)) return false;

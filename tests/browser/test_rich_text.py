@@ -37,6 +37,8 @@ FOOTNOTES = """First[^a], second[^b], first again[^a], none[^nobody].
 """
 
 FILLER = "".join(f"Paragraph {number} has some words.\n\n" for number in range(2, 80))
+LONG_LIST = "Here they are:\n" + "".join(f"- Item {number} is *one* of many.\n" for number in range(1, 120))
+LONG_TABLE = "| Row | Word |\n|---|---|\n" + "".join(f"| Row {number} | *one* of many |\n" for number in range(1, 120))
 SLOW_FORMULA = r"Start \(a_1 * b * c" + " + d" * 60 + r"\) end."
 
 SCRIPT = {
@@ -46,6 +48,8 @@ SCRIPT = {
         {"when": "footnotes", "tokens": pieces(FOOTNOTES), "token_ms": 1},
         {"when": "slow formula", "tokens": pieces(SLOW_FORMULA), "token_ms": 10},
         {"when": "grow", "tokens": pieces(rf"Paragraph 1 has \(x^2\) in it. [link][r]{FILLER}"), "token_ms": 5},
+        {"when": "long list", "tokens": pieces(LONG_LIST), "token_ms": 2},
+        {"when": "long table", "tokens": pieces(LONG_TABLE), "token_ms": 2},
         {
             "when": "defined late",
             "tokens": pieces(f"Paragraph 1 has [a link][r].\n\n{FILLER}[r]: https://example.com/\n"),
@@ -215,3 +219,33 @@ def test_a_link_defined_late_touches_nothing_else(page: Page) -> None:
     expect(answer.get_by_role("link", name="a link")).to_have_attribute("href", "https://example.com/")
     assert page.evaluate("document.querySelectorAll('.prose p')[1].marked") is True
     assert page.evaluate("String(getSelection()).trim()") == "Paragraph 2 has some words."
+
+
+@pytest.mark.parametrize(
+    ("question", "entry", "words"), [("long list", "li", "Item"), ("long table", "tbody tr", "Row")]
+)
+def test_finished_entries_are_never_touched_again(page: Page, question: str, entry: str, words: str) -> None:
+    """Of a growing list or table; what is selected there stays, and the end is as in one piece."""
+    answer = ask(page, question)
+    expect(answer.locator(entry).nth(4)).to_contain_text(f"{words} 5")
+    page.evaluate(
+        """(entry) => {
+          const first = document.querySelector(`.prose ${entry}`);
+          getSelection().selectAllChildren(first);
+          window.touched = 0;
+          const options = { subtree: true, childList: true, characterData: true, attributes: true };
+          new MutationObserver((changes) => (window.touched += changes.length)).observe(first, options);
+        }""",
+        entry,
+    )
+    wait_over(answer)
+    expect(answer.locator(entry)).to_have_count(119)
+    assert page.evaluate("window.touched") == 0
+    assert f"{words} 1" in page.evaluate("String(getSelection())")
+    grown = answer.locator(".prose").inner_html()
+    toggle = answer.get_by_role("button", name="Source text")
+    toggle.click()
+    expect(answer.locator(entry)).to_have_count(0)
+    toggle.click()
+    expect(answer.locator(entry)).to_have_count(119)
+    assert answer.locator(".prose").inner_html() == grown

@@ -2,6 +2,7 @@
 //
 // Text that only grew is appended to its text node, never replaced: a selection inside it survives.
 // Nodes are compared by position; an answer grows at its end, so positions are stable.
+// Trees are never changed once they were shown, so a tree that comes again needs no look at its nodes.
 
 import { CodeBlock } from "./code_block.js";
 import { FootnoteMark } from "./footnote_mark.js";
@@ -25,6 +26,7 @@ const made = new WeakMap();
  */
 export function patchChildren(parent, previous, next, first = 0) {
   for (let at = 0; at < next.length; at++) {
+    if (at < previous.length && previous[at] === next[at]) continue; // the same tree, not one like it
     const existing = parent.childNodes[first + at];
     if (at >= previous.length || existing === undefined) parent.append(create(next[at]));
     else if (!update(existing, previous[at], next[at])) existing.replaceWith(create(next[at]));

@@ -1,19 +1,20 @@
 // Markdown that grows: text in, DOM out, at a cost that follows the new text and not the whole answer.
 //
 // The answer is kept as settled blocks, whose nodes are never touched again, and a tail that is lexed
-// anew on each update. A block is settled once a blank line and a complete line of another block follow:
-// nothing that comes can change it then. Link definitions are the exception (they may come after their use), so an
-// answer that has any is rendered once more as a whole when it ends.
-// Invariant (tests/browser/units/markdown.test.mjs): any chunking ends in the same tree as one piece.
+// anew on each update. A block is settled once nothing that comes can change it (settled.js); of a list, table or quote
+// that still grows the first entries are taken off the tail, too (open_block.js). A paragraph is lexed as a whole.
+// Link definitions are the exception (they may come after their use), so an answer that has any is rendered once more
+// as a whole when it ends.
+// Invariant (tests/browser/units/markdown.test.mjs, growing_blocks.test.mjs): any chunking ends in the same tree as one
+// piece.
 
 import { Footnotes } from "./footnotes.js";
 import { mendEnd } from "./half_written.js";
 import { AnswerLexer } from "./lexer.js";
+import { OpenBlock } from "./open_block.js";
 import { patchChildren } from "./patch.js";
+import { countSettled, hasSettledEntries } from "./settled.js";
 import { blockNode, footnotesIn, rankHeadings } from "./tree.js";
-
-// A blank line with more spaces in it than this is not recognised; the block then settles a little later.
-const BLANK_LINE_SPAN = 100;
 
 /** @typedef {{nodes: Array, notes: Array}} Shown the nodes of blocks, and the footnotes that are defined in them */
 
@@ -25,6 +26,7 @@ export class GrowingMarkdown {
   #definitions = Object.create(null);
   #sawDefinition = false;
   #openHeadings = []; // behind what is settled
+  #open = null; // the block at the beginning of the tail, if its finished entries were taken off
 
   /** Takes the next piece of text; line ends become LF whatever they were. */
   append(text) {
@@ -41,8 +43,13 @@ export class GrowingMarkdown {
    * @returns {{settled: Shown, live: Shown}} the settled part is returned only once
    */
   advance() {
-    const tokens = this.#lex(this.#tail);
-    const settledCount = countSettled(tokens);
+    let tokens = this.#tokensOf(this.#tail);
+    let settledCount = countSettled(tokens);
+    if (settledCount > 0 && this.#open?.isOff(tokens[0])) {
+      this.#reopen();
+      tokens = this.#tokensOf(this.#tail);
+      settledCount = countSettled(tokens);
+    }
     const settled = tokens.slice(0, settledCount);
     const length = settled.reduce((sum, token) => sum + token.raw.length, 0);
     if (!this.#tail.startsWith(settled.map((token) => token.raw).join(""))) {
@@ -51,7 +58,8 @@ export class GrowingMarkdown {
     this.#tail = this.#tail.slice(length);
     // Only complete definitions are remembered: the first one of a name counts, even a half-written one.
     for (const { type, tag, href, title } of settled) if (type === "def") this.#definitions[tag] ??= { href, title };
-    return { settled: shown(settled, this.#openHeadings), live: this.#live(tokens.slice(settledCount)) };
+    const shownNow = this.#settle(settled);
+    return { settled: shownNow, live: this.#live(this.#takeEntries(tokens.slice(settledCount))) };
   }
 
   /**
@@ -60,22 +68,69 @@ export class GrowingMarkdown {
    * @returns {Shown & {isWhole: boolean}}
    */
   finish() {
-    const last = this.#lex(this.#tail);
-    if (!this.#sawDefinition || this.#tail === this.#source) return { ...this.#shownBehind(last), isWhole: false };
+    let last = this.#tokensOf(this.#tail);
+    if (this.#open?.isOff(last[0])) {
+      this.#reopen();
+      last = this.#tokensOf(this.#tail);
+    }
+    const isAllLive = this.#tail === this.#source;
+    if (!this.#sawDefinition || isAllLive) return { ...this.#shownBehind(last), isWhole: false };
     this.#definitions = Object.create(null);
     return { ...shown(this.#lex(this.#source), []), isWhole: true };
+  }
+
+  /** Tokens of what may change; the first one goes on with the open block, if there is one. */
+  #tokensOf(tail) {
+    if (this.#open === null) return this.#lex(tail);
+    const tokens = this.#lex(this.#open.context + tail);
+    if (this.#open.adopt(tokens)) return tokens;
+    this.#reopen();
+    return this.#lex(this.#tail);
+  }
+
+  /** Puts back what was taken of the open block, so that it is lexed as a whole. */
+  #reopen() {
+    this.#tail = this.#open.source + this.#tail;
+    this.#open = null;
+  }
+
+  #settle(tokens) {
+    if (tokens.length === 0) return nothing();
+    const notes = this.#open?.notes ?? [];
+    const headings = this.#open?.headings ?? this.#openHeadings;
+    this.#open = null;
+    const { nodes, notes: further } = shown(tokens, headings);
+    this.#openHeadings = headings;
+    return { nodes, notes: [...notes, ...further] };
+  }
+
+  /** Takes finished entries of the first block; returns the tokens of the tail that is left. */
+  #takeEntries(tokens) {
+    if (tokens.length === 0 || !hasSettledEntries(tokens[0])) return tokens;
+    const open = this.#open ?? new OpenBlock(tokens[0], this.#tail, this.#openHeadings);
+    const length = open.take(tokens[0], this.#tail, (source) => this.#lex(source));
+    if (length === 0) return tokens;
+    this.#open = open;
+    this.#tail = this.#tail.slice(length);
+    return this.#tokensOf(this.#tail);
   }
 
   #live(tokens) {
     const last = tokens.at(-1);
     if (last === undefined || last.type === "code" || last.type === "html") return this.#shownBehind(tokens);
-    const mended = mendEnd(this.#tail);
-    return this.#shownBehind(mended === this.#tail ? tokens : this.#lex(mended));
+    const context = this.#open?.context ?? "";
+    const source = context + this.#tail;
+    const mended = mendEnd(source);
+    if (mended === source) return this.#shownBehind(tokens);
+    const mendedTokens = this.#lex(mended);
+    const isFit = this.#open === null || this.#open.adopt(mendedTokens);
+    return this.#shownBehind(isFit ? mendedTokens : tokens);
   }
 
   /** What follows the settled part, and may change. */
   #shownBehind(tokens) {
-    return shown(tokens, [...this.#openHeadings]);
+    const { nodes, notes } = shown(tokens, [...(this.#open?.headings ?? this.#openHeadings)]);
+    return { nodes, notes: [...(this.#open?.notes ?? []), ...notes] };
   }
 
   #lex(source) {
@@ -90,22 +145,6 @@ export class GrowingMarkdown {
       return source === "" ? [] : [{ type: "unparsed", raw: source }];
     }
   }
-}
-
-/**
- * How many leading tokens nothing can change any more: those before a blank line that is followed by a
- * complete line. Without the blank line a later line may still join what is before it ("ab", "10) x", "- y"
- * are one to three blocks, depending on what comes), and so may an incomplete one ("2" after a list, then "2.").
- */
-function countSettled(tokens) {
-  let settled = 0;
-  let before = "";
-  for (const [at, { type, raw }] of tokens.entries()) {
-    const hasWholeLine = raw.includes("\n") || at < tokens.length - 1;
-    if (type !== "space" && hasWholeLine && /\n[ \t]*\n[ \t]*$/.test(before)) settled = at;
-    before = before.slice(-BLANK_LINE_SPAN) + raw;
-  }
-  return settled;
 }
 
 /** openHeadings: those before these tokens; kept up to date. */

@@ -4,6 +4,7 @@
 // A node of the tree is a string, {tag, attrs, children}, or one of the parts that have a life of their own:
 // {code: {language, text, open}}, {math: {source, raw, isDisplay}}, {mark: label} for a footnote's mark.
 // Headings must have been ranked before; their class tells how they look, by their own number of #.
+// A list, table or quote begins with the nodes in its `done` (open_block.js), if it has any.
 // Each block token gives exactly one node, or none (blank lines, definitions of links and footnotes).
 
 import { decodeEntities } from "./entities.js";
@@ -33,7 +34,7 @@ export function blockNode(token, depth = 0) {
     case "code":
       return codeNode(token);
     case "blockquote":
-      return textBlock("blockquote", blockNodes(token.tokens, depth + 1));
+      return textBlock("blockquote", [...(token.done ?? []), ...blockNodes(token.tokens, depth + 1)]);
     case "list":
       return listNode(token, depth);
     case "table":
@@ -128,10 +129,11 @@ function isClosed(fenced) {
 }
 
 function listNode(token, depth) {
-  const items = token.items.map((item) => {
+  const made = token.items.map((item) => {
     const children = item.tokens.flatMap((part) => itemPart(part, depth + 1));
     return node("li", children, item.task ? { class: "task" } : null);
   });
+  const items = [...(token.done ?? []), ...made];
   if (!token.ordered) return textBlock("ul", items);
   return textBlock("ol", items, token.start === 1 ? null : { start: String(token.start) });
 }
@@ -146,7 +148,8 @@ function itemPart(token, depth) {
 function tableNode(token, depth) {
   const row = (tag, cells) => node("tr", cells.map((cell) => cellNode(tag, cell, depth)));
   const parts = [node("thead", [row("th", token.header)])];
-  if (token.rows.length > 0) parts.push(node("tbody", token.rows.map((cells) => row("td", cells))));
+  const rows = [...(token.done ?? []), ...token.rows.map((cells) => row("td", cells))];
+  if (rows.length > 0) parts.push(node("tbody", rows));
   // The frame scrolls sideways, so it must be reachable by keyboard and have a name.
   return node("div", [textBlock("table", parts)], { class: "table-frame", tabindex: "0", role: "group", "aria-label": "Table" });
 }

@@ -242,6 +242,30 @@ def test_a_chat_is_kept_anew_after_the_data_of_the_page_were_cleared(
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
+def test_a_storage_that_cannot_be_used_is_said(chromium_page: Page) -> None:
+    """As in some private windows; the chat itself goes on."""
+    page = chromium_page
+    page.add_init_script("Object.defineProperty(window, 'indexedDB', {get() { throw new Error('denied'); }});")
+    page.reload()
+    wait_over(ask(page, "short one"))
+    keep(page)
+    expect(page.get_by_role("alert")).to_contain_text("Its storage cannot be used")
+    wait_over(ask(page, "hello there"))
+
+
+def test_a_storage_that_never_opens_holds_nothing_up(chromium_page: Page) -> None:
+    """Browsers are known to leave a page without an answer: the chat then comes from the server, and one is told."""
+    page = chromium_page
+    wait_over(ask(page, "short one"))
+    keep(page)
+    expect(rows(page)).to_have_count(1)
+    page.add_init_script("IDBFactory.prototype.open = () => ({});")
+    page.reload()
+    expect(page.locator(".bubble")).to_have_text("short one")
+    expect(page.locator(".remark")).to_contain_text("could not be read")
+    wait_over(ask(page, "hello there"))
+
+
 def test_a_full_storage_is_said_and_loses_nothing(
     open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]
 ) -> None:

@@ -93,6 +93,22 @@ def test_the_view_follows_only_at_the_end(chromium_page: Page) -> None:
     expect(jump).to_have_count(0)
 
 
+def test_a_selection_is_not_scrolled_away_while_it_is_made(chromium_page: Page) -> None:
+    """As long as the button is down the text stands still, and the way to the newest is offered."""
+    answer = ask(chromium_page, "long please")
+    expect(answer.locator(".prose")).to_contain_text("Paragraph 22 has")
+    wait_until(chromium_page, f"{DISTANCE_TO_END} < 40")
+    chromium_page.mouse.move(500, 300)  # in the answer, wherever that has got to
+    chromium_page.mouse.down()
+    wait_until(chromium_page, "document.querySelector('.from-model:active')")
+    top = chromium_page.evaluate("document.querySelector('.transcript').scrollTop")
+    expect(answer.locator(".prose")).to_contain_text("Paragraph 40 has")
+    assert abs(chromium_page.evaluate("document.querySelector('.transcript').scrollTop") - top) <= 1
+    chromium_page.mouse.up()
+    expect(chromium_page.get_by_role("button", name="Jump to newest")).to_be_visible()
+    wait_over(answer)
+
+
 def test_everything_can_be_reached_and_named_by_keyboard(chromium_page: Page) -> None:
     """Tab visits every control, each with a name and a visible focus; the sheet closes by Escape."""
     wait_over(ask(chromium_page, "tour"))

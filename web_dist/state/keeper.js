@@ -20,6 +20,7 @@ const PAUSE_MS = 500;
 // A reload frees the lock of the page before it within milliseconds.
 const LOCK_PATIENCE_MS = 600;
 const ELSEWHERE = "This chat is open in another tab, which keeps it. What happens here is not kept.";
+const NOT_READ = "What this browser keeps could not be read: it may be switched off, or of a later version of this page. This chat is not kept.";
 const FORGOTTEN_ELSEWHERE = "This chat was deleted from the browser’s storage in another tab, and is kept no more.";
 
 /** Overview of the kept chats, newest first, or null while unknown. */
@@ -93,6 +94,7 @@ export async function findKept(isNew) {
     return chat;
   } catch {
     keepAs(null); // what cannot be read must not be written over
+    remark.value = NOT_READ;
     return null;
   }
 }

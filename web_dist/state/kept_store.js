@@ -4,6 +4,8 @@
 const NAME = "muse";
 const LAYOUT = 1;
 const REFERENCE = "kept:";
+// It opens within milliseconds. Browsers are known never to answer at times; the page must not wait for that.
+const OPENING_PATIENCE_MS = 4_000;
 
 let opening = null;
 
@@ -115,6 +117,7 @@ function database() {
       resolve(request.result);
     };
     request.onerror = () => reject(request.error);
+    setTimeout(() => reject(new Error("The browser does not open it.")), OPENING_PATIENCE_MS);
   }).catch((fault) => {
     opening = null;
     throw fault;

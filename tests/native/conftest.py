@@ -14,7 +14,11 @@ from tests.server_process import ServerProcess
 from tests.worker.client import WorkerProcess, group_members, wait_for
 
 
-@pytest.fixture(scope="module", params=LEVELS)
+# Cancelling is tested at every level. What all levels do alike is, too, by `bootstrap test --full`.
+ONE_OF_LEVELS = [level if level == "cancel_op" else pytest.param(level, marks=pytest.mark.slow) for level in LEVELS]
+
+
+@pytest.fixture(scope="module", params=ONE_OF_LEVELS)
 def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
     """A ready worker of each level. Shared: use sessions of your own, leave nothing running."""
     arguments = worker_arguments(tmp_path_factory.mktemp("native"), level=request.param)
@@ -54,7 +58,7 @@ def serving(folder: Path, *flags: str, **manner: Any) -> Iterator[ServerProcess]
     assert status == 0, server.stderr()
 
 
-@pytest.fixture(scope="module", params=LEVELS)
+@pytest.fixture(scope="module", params=ONE_OF_LEVELS)
 def any_nano_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:

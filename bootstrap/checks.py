@@ -15,6 +15,7 @@ from bootstrap.console import Console
 from bootstrap.faults import SetupFault, UsageFault
 from bootstrap.launch import server_environment
 from bootstrap.layout import Layout
+from bootstrap.stages import ENGINES
 from bootstrap.stages.npm_tools import NpmTools
 from bootstrap.stop import StopRequest
 
@@ -24,17 +25,17 @@ TERMINAL_GRACE_S = 5.0
 
 MOST_WORKERS = 4
 
-# Engine environments that tests can ask for. None exists yet; the built-in engine needs none of its own.
-ENGINES: tuple[str, ...] = ()
-PLANNED_ENGINES = ("executorch", "mlx")
+# Engines that are known but have no environment yet.
+PLANNED_ENGINES = ("mlx",)
 
 
 @dataclass(frozen=True)
 class TestOptions:
-    """The command line of `bootstrap test`: everything it does not know goes to pytest."""
+    """The command line of `bootstrap test`: everything it does not know goes to pytest. engines: whose tests to run,
+    none: the ordinary ones."""
 
     full: bool
-    engines: str
+    engines: tuple[str, ...]
     pytest_arguments: tuple[str, ...]
 
 
@@ -54,8 +55,7 @@ def parse(arguments: Sequence[str]) -> TestOptions:
             engines = argument.partition("=")[2]
         else:
             rest.append(argument)
-    _check_engines(engines)
-    return TestOptions(full=full, engines=engines, pytest_arguments=tuple(rest))
+    return TestOptions(full=full, engines=_engines(engines), pytest_arguments=tuple(rest))
 
 
 def run_checks(layout: Layout, options: TestOptions, console: Console) -> int:
@@ -92,6 +92,14 @@ def _workers() -> int:
     return min(os.cpu_count() or 1, MOST_WORKERS)
 
 
+def run_engine_tests(layout: Layout, engine: str, options: TestOptions, console: Console) -> int:
+    """Run the tests of one engine in its environment."""
+    console.line(f"== pytest, {engine}")
+    python = str(layout.engine(engine) / "bin" / "python")
+    argv = [python, "-m", "pytest", *(["-m", ""] if options.full else []), f"tests/engines/{engine}"]
+    return _run(layout, [*argv, *options.pytest_arguments])
+
+
 def _run(layout: Layout, argv: Sequence[str]) -> int:
     """Run a tool on the user's terminal to its end and return its exit code; raises Stopped when asked to end.
 
@@ -114,18 +122,19 @@ def _run(layout: Layout, argv: Sequence[str]) -> int:
     return code
 
 
-def _check_engines(wanted: str) -> None:
+def _engines(wanted: str) -> tuple[str, ...]:
+    """The engines that were named. Raises UsageFault."""
     if not wanted:
-        return
-    known = (*ENGINES, *PLANNED_ENGINES, "all")
-    for name in wanted.split(","):
+        return ()
+    known = (*ENGINES, *PLANNED_ENGINES)
+    names = known if wanted == "all" else tuple(dict.fromkeys(wanted.split(",")))
+    for name in names:
         if name not in known:
-            raise UsageFault(f"There is no engine {name!r}; --engines knows {', '.join(known)}.")
-    missing = [
-        name for name in PLANNED_ENGINES if name not in ENGINES and (name in wanted.split(",") or wanted == "all")
-    ]
+            raise UsageFault(f"There is no engine {name!r}; --engines knows {', '.join(known)} and all.")
+    missing = [name for name in names if name not in ENGINES]
     if missing:
         raise UsageFault(
-            f"The environment for {' and '.join(missing)} is not there yet: this version sets up the built-in engine "
-            "(llama.cpp) only. Run the tests without --engines."
+            f"The environment for {' and '.join(missing)} is not there yet: this version sets up "
+            f"{', '.join(ENGINES)}. The tests of the built-in engine (llama.cpp) run without --engines."
         )
+    return names

@@ -15,7 +15,7 @@ from bootstrap.console import Console, plain
 from bootstrap.faults import SetupFault, StageFailed, Stopped, UsageFault
 from bootstrap.layout import Layout, layout_from
 from bootstrap.set_up import is_set_up, set_up
-from bootstrap.stages import stages_for_run, stages_for_test
+from bootstrap.stages import ENGINES, stages_for_run, stages_for_test
 
 USAGE = """\
 python3 -m bootstrap COMMAND
@@ -24,9 +24,11 @@ python3 -m bootstrap COMMAND
                     OPTIONS go to the server: --open, --no-open, --port N, --host ADDRESS,
                     --model NAME, --engine NAME, --context N
   test [OPTIONS]    set up what is missing, then check and test the project
-                    --full also runs the slow tests; --engines NAME[,NAME] tests further engines;
-                    everything else goes to pytest
-  setup [--tests]   only set up (with --tests also what `test` needs)
+                    --full also runs the slow tests; --engines NAME[,NAME] runs the tests of other
+                    engines instead, each in its own environment; everything else goes to pytest
+  setup [--tests] [--engine NAME]
+                    only set up (with --tests also what `test` needs, with --engine also that
+                    engine's environment: executorch)
   native --source DIR
                     patch a checkout of ExecuTorch, so that its Muse Glimmer worker, which you build yourself,
                     can be cancelled; --undo takes the patch out again
@@ -87,7 +89,7 @@ def _dispatch(arguments: list[str], layout: Layout, console: Console) -> int:
 
 
 def _run(arguments: list[str], layout: Layout, console: Console) -> int:
-    stages = stages_for_run(layout)
+    stages = stages_for_run(layout, _own_environment(_value_of("--engine", arguments)))
     if not is_set_up(stages):
         if {"-h", "--help"} & set(arguments):
             console.line(USAGE.rstrip())
@@ -101,17 +103,44 @@ def _test(arguments: list[str], layout: Layout, console: Console) -> int:
     from bootstrap import checks  # noqa: PLC0415 - `run` should not pay for it at every start
 
     options = checks.parse(arguments)
-    set_up(layout, stages_for_test(layout), purpose="test", console=console)
-    return checks.run_checks(layout, options, console)
+    if not options.engines:
+        set_up(layout, stages_for_test(layout), purpose="test", console=console)
+        return checks.run_checks(layout, options, console)
+    codes: list[int] = []
+    for engine in options.engines:
+        set_up(layout, stages_for_test(layout, engine), purpose="test", console=console)
+        codes.append(checks.run_engine_tests(layout, engine, options, console))
+    return max(codes)
 
 
 def _setup(arguments: list[str], layout: Layout, console: Console) -> int:
+    engine = _value_of("--engine", arguments)
+    if engine and engine not in ENGINES:
+        raise UsageFault(f"No engine {engine!r} has an environment to set up; there is one for {', '.join(ENGINES)}.")
     with_tests = "--tests" in arguments
-    _refuse([argument for argument in arguments if argument != "--tests"])
-    stages = stages_for_test(layout) if with_tests else stages_for_run(layout)
+    _refuse(
+        [argument for argument in arguments if argument not in ("--tests", "--engine", f"--engine={engine}", engine)]
+    )
+    stages = (stages_for_test if with_tests else stages_for_run)(layout, engine)
     if not set_up(layout, stages, purpose="setup", console=console):
         console.line("Everything is set up.")
     return 0
+
+
+def _value_of(option: str, arguments: Sequence[str]) -> str:
+    """The value of an option, in either form; empty when it is not there."""
+    for place, argument in enumerate(arguments):
+        if argument == option:
+            if place + 1 == len(arguments):
+                raise UsageFault(f"{option} needs a value.")
+            return arguments[place + 1]
+        if argument.startswith(f"{option}="):
+            return argument.partition("=")[2]
+    return ""
+
+
+def _own_environment(engine: str) -> str:
+    return engine if engine in ENGINES else ""
 
 
 def _refuse(arguments: list[str]) -> None:

@@ -40,6 +40,10 @@ class Layout:
     def venv_python(self) -> Path:
         return self.venv / "bin" / "python"
 
+    def engine(self, name: str) -> Path:
+        """The environment of an engine that has one of its own."""
+        return self.home / "engines" / name
+
     @property
     def models(self) -> Path:
         return self.home / "models"
@@ -69,7 +73,8 @@ class Layout:
     def left_overs(self) -> list[Path]:
         """What killed set-ups left behind: folders beside the ones that they were to replace."""
         named = [self.home / "venv.new", self.home / "venv.old", self.page / ".vendor.new", self.page / ".vendor.old"]
-        return [path for path in (*named, *sorted(self.cache.glob("*.new"))) if path.exists()]
+        engines = [path for end in ("new", "old") for path in sorted((self.home / "engines").glob(f"*.{end}"))]
+        return [path for path in (*named, *engines, *sorted(self.cache.glob("*.new"))) if path.exists()]
 
     def prepare(self) -> None:
         """Make the folders and prove that they can be written to; raises SetupFault with the owner's name if not."""

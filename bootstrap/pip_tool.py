@@ -18,6 +18,12 @@ RETRIES = "3"
 
 MEANINGS = (
     Meaning(
+        r"(?s)DO NOT MATCH THE HASHES.*\btorch==",
+        "the package index has no build of PyTorch for this machine's processor alone, only one for CUDA.",
+        "Tell pip of a place that has PyTorch's builds for the CPU: set PIP_EXTRA_INDEX_URL to PyTorch's own index of "
+        "them, or PIP_FIND_LINKS to a folder with the file",
+    ),
+    Meaning(
         r"DO NOT MATCH THE HASHES|Hash mismatch",
         "a downloaded package is not the one that was locked.",
         f"{FOREIGN_BYTES}, or `pip cache purge`",

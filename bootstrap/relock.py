@@ -22,9 +22,32 @@ from pathlib import Path
 LOCKS = Path(__file__).resolve().parent / "locks"
 OLDEST_PYTHON = "3.11"
 # `only_needed` locks hold a wheel alone, without what the package's own metadata asks for.
-ONLY_NEEDED = frozenset({"model", "node", "pip", "uv"})
-BASE_OF = {"test": "run"}
-NAMES = ("pip", "uv", "node", "model", "run", "test")
+# The executorch wheel names a dozen more than its runtime imports, one of which exists as source only.
+ONLY_NEEDED = frozenset({"model", "node", "pip", "uv", "executorch", "executorch-test"})
+BASES_OF: dict[str, tuple[str, ...]] = {
+    "test": ("run",),
+    "executorch": ("run",),
+    "executorch-test": ("run", "test", "executorch"),
+}
+# What two locks may both hold, since neither is below the other everywhere; they must agree on the version.
+AGREED = {"executorch": ("test",)}
+NAMES = ("pip", "uv", "node", "model", "run", "test", "executorch", "executorch-test")
+# PyTorch's build for the CPU of Linux on x86-64 (CPython 3.11), which the index does not have: pip takes it where it is
+# told of a place that has it, since `2.13.0+cpu` counts as newer than `2.13.0`.
+FURTHER_HASHES = {
+    "torch==2.13.0": ("6746dbcbeb526eb61330b76b41ff1b4eb848951103a892eeb080dfa2b264667b",),
+}
+# The index's own files for that machine (CPython 3.11 to 3.14) are builds for CUDA, which cannot be imported without
+# two gigabytes of further packages. They must not be in the lock: pip prefers a file whose address names an allowed
+# hash to a newer one whose address names none, as those in a folder do.
+LEFT_OUT_HASHES = {
+    "torch==2.13.0": (
+        "60fcdcb2f3876e21146cb4524ef06397d727ca9ad5f020818547e25075fe3cb7",
+        "796633c4cdf0fe2cdced72d8f88f22e73dbcfce83132763162f6d4bff13b820b",
+        "a3a9a21312872af8a26950b2c15680335a386a1f56ed03e780653d78b9607e9e",
+        "49f1ea385c754e54919408a9bb3b5a72b0b755bbe2c916c1d6f70afbec4908a2",
+    ),
+}
 
 PROJECT = """\
 [project]
@@ -56,18 +79,32 @@ def compile_lock(name: str, *, uv: str, upgrade: bool) -> str:
         command += ["--generate-hashes", "--no-header", "--no-annotate", "--no-emit-index-url", "-o", str(target)]
         command += ["--no-deps"] if name in ONLY_NEEDED else []
         command += ["--upgrade"] if upgrade else []
-        base = BASE_OF.get(name)
-        if base:
-            command += ["-c", str(LOCKS / f"{base}.txt"), str(LOCKS / f"{base}.in")]
+        bases = BASES_OF.get(name, ())
+        for base in (*bases, *AGREED.get(name, ())):
+            command += ["-c", str(LOCKS / f"{base}.txt")]
+        # With what they ask for, needs are resolved together with those below; alone, a lock is its needs.
+        command += [str(LOCKS / f"{base}.in") for base in bases if name not in ONLY_NEEDED]
         subprocess.run([*command, str(LOCKS / f"{name}.in")], cwd=folder, check=True)
         text = ALWAYS_TRUE.sub("", target.read_text())
-    return without_pins(text, LOCKS / f"{base}.txt") if base else text
+    for base in bases:
+        text = without_pins(text, LOCKS / f"{base}.txt")
+    return "".join(map(with_further_hashes, blocks(text)))
 
 
 def without_pins(text: str, base: Path) -> str:
     """Leave out of `text` what the lock `base` pins already, since it is always installed on top of that one."""
     pinned = {pin_name(block) for block in blocks(base.read_text())}
     return "".join(block for block in blocks(text) if pin_name(block) not in pinned)
+
+
+def with_further_hashes(block: str) -> str:
+    """The lock entry with the hashes of files that are published elsewhere, and without those that must not be had."""
+    pin = block.split(" ", 1)[0]
+    known = [line for line in block.splitlines() if "--hash=" in line]
+    hashes = {line.strip(" \\") for line in known} | {f"--hash=sha256:{value}" for value in FURTHER_HASHES.get(pin, ())}
+    hashes -= {f"--hash=sha256:{value}" for value in LEFT_OUT_HASHES.get(pin, ())}
+    head = block.splitlines()[0]
+    return "\n".join([head, *(f"    {value} \\" for value in sorted(hashes))]).rstrip(" \\") + "\n"
 
 
 def blocks(text: str) -> list[str]:

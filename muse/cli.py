@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from muse import __version__
-from muse.settings import DEFAULT_HOST, DEFAULT_PORT, ENGINES, Settings
+from muse.settings import DEFAULT_HOST, DEFAULT_PORT, ENGINES, POSITION_ORDERS, Settings
 
 MAX_PORT: Final = 65535
 
@@ -58,7 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--port", type=_port, default=DEFAULT_PORT, help="port (default: %(default)s; 0 picks a free one)"
     )
-    serve.add_argument("--model", type=Path, help="model file (default: the built-in model)")
+    serve.add_argument(
+        "--model", type=Path, help="model file, or the folder of a .pte artifact (default: the built-in model)"
+    )
     serve.add_argument(
         "--draft", type=Path, metavar="FILE", help="the model's DFlash draft: guesses ahead, for more tokens a second"
     )
@@ -66,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
         "--keep-draft", action="store_true", help="keep the draft also when it is found to cost more than it gives"
     )
     serve.add_argument("--mmproj", type=Path, metavar="FILE", help="the model's image projector: for pictures")
+    serve.add_argument(
+        "--picture-positions",
+        choices=POSITION_ORDERS,
+        help="order of the positions in pictures that are not square (executorch; default: rows)",
+    )
     serve.add_argument(
         "--engine", choices=ENGINES, default="llamacpp", help="what runs the model (default: %(default)s)"
     )
@@ -100,6 +107,25 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _check_engine_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with a usage error where an engine has no use for an option."""
+    if options.engine in ("native", "scripted") and options.mmproj is not None:
+        parser.error(f"--engine {options.engine} sees no pictures: leave --mmproj out")
+    if options.engine != "executorch":
+        if options.picture_positions is not None:
+            parser.error("--picture-positions is for --engine executorch")
+        return
+    if options.model is None:
+        parser.error("--engine executorch needs --model: the folder of a .pte artifact")
+    for name in ("draft", "mmproj"):
+        if getattr(options, name) is not None:
+            parser.error(f"--engine executorch has that inside its artifact: leave --{name} out")
+    if options.keep_draft:
+        parser.error("--engine executorch does not watch its draft: leave --keep-draft out")
+    if options.kv_memory is not None:
+        parser.error("--engine executorch has the cache that its artifact was made with: leave --kv-memory out")
+
+
 def _absolute(path: Path | None) -> Path | None:
     return None if path is None else path.absolute()
 
@@ -126,9 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return bench(given[1:])
     parser = _parser()
     options = parser.parse_args(given)
-    if options.engine != "llamacpp" and options.mmproj is not None:
-        parser.error(f"--engine {options.engine} sees no pictures: leave --mmproj out")
     _check_native(parser, options)
+    _check_engine_options(parser, options)
     settings = Settings(
         host=options.host,
         port=options.port,
@@ -137,6 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         draft=_absolute(options.draft),
         keep_draft=options.keep_draft,
         mmproj=_absolute(options.mmproj),
+        picture_positions=options.picture_positions,
         context=options.context,
         kv_memory_mib=options.kv_memory,
         worker_bin=_absolute(options.worker_bin),
@@ -144,6 +170,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         model_id=options.model_id,
         open_page=options.open,
     )
+    if not Path(settings.worker_python).exists():
+        sys.stderr.write(
+            f"muse: the environment of {settings.engine} is not there ({settings.worker_python}): run "
+            f"`python3 -m bootstrap setup --engine {settings.engine}`\n"
+        )
+        return 1
     # Imported late: the command line must answer --help and mistakes without loading the server.
     from muse.serve_command import serve  # noqa: PLC0415
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 from pathlib import Path
 from typing import Final, Literal
 
@@ -13,8 +15,11 @@ DEFAULT_PORT: Final = 3939
 BUILT_IN_MODEL: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
 PROJECT_ROOT: Final = Path(__file__).resolve().parent.parent
 
-EngineName = Literal["llamacpp", "native", "scripted"]
-ENGINES: Final[tuple[EngineName, ...]] = ("llamacpp", "native", "scripted")
+EngineName = Literal["llamacpp", "executorch", "native", "scripted"]
+ENGINES: Final[tuple[EngineName, ...]] = ("llamacpp", "executorch", "native", "scripted")
+PositionOrder = Literal["rows", "columns"]
+POSITION_ORDERS: Final[tuple[PositionOrder, ...]] = ("rows", "columns")
+"""How the positions of a picture's patches are laid out (contracts/vision.md section 4)."""
 
 
 def muse_home() -> Path:
@@ -44,10 +49,10 @@ class Limits:
 @attrs.frozen(kw_only=True)
 class Settings:
     """What `muse serve` was asked for. model None: the built-in one. draft, mmproj: files that go with it, for guessing
-    ahead and for pictures. keep_draft: also when it is found to cost more than it gives. context None: the model's
-    own length, as far as the engine finds it sensible. kv_memory_mib: most memory for conversations, None: a share of
-    the machine's. port 0: any free port. worker_bin: the native worker's program, worker_args: flags of its own for
-    it, model_id: what its model is called."""
+    ahead and for pictures. keep_draft: also when it is found to cost more than it gives. picture_positions: for
+    executorch, None: the engine's choice. context None: the model's own length, as far as the engine finds it sensible.
+    kv_memory_mib: most memory for conversations, None: a share of the machine's. port 0: any free port. worker_bin: the
+    native worker's program, worker_args: flags of its own for it, model_id: what its model is called."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
@@ -56,6 +61,7 @@ class Settings:
     draft: Path | None = None
     keep_draft: bool = False
     mmproj: Path | None = None
+    picture_positions: PositionOrder | None = None
     context: int | None = None
     kv_memory_mib: int | None = None
     worker_bin: Path | None = None
@@ -69,3 +75,11 @@ class Settings:
     def model_path(self) -> Path:
         """The model file that the worker loads."""
         return self.model if self.model is not None else self.home / "models" / BUILT_IN_MODEL
+
+    @property
+    def worker_python(self) -> str:
+        """The Python that runs the worker: this one, if it has the engine's library; else that of the engine's own
+        environment, whether or not it was set up (the worker's start tells)."""
+        if self.engine != "executorch" or importlib.util.find_spec("executorch") is not None:
+            return sys.executable
+        return str(self.home / "engines" / self.engine / "bin" / "python")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 
 import trio
@@ -32,7 +31,7 @@ class WorkerCommand:
     def arguments(self) -> list[str]:
         """The worker's command line."""
         settings = self._settings
-        command = [sys.executable, "-m", "muse.worker", "--engine", settings.engine]
+        command = [settings.worker_python, "-m", "muse.worker", "--engine", settings.engine]
         command += ["--script" if settings.engine == "scripted" else "--model", str(settings.model_path)]
         if self.draft.used is not None:
             command += ["--draft", str(self.draft.used)]
@@ -40,6 +39,8 @@ class WorkerCommand:
             command += ["--keep-draft"]
         if settings.mmproj is not None:
             command += ["--mmproj", str(settings.mmproj)]
+        if settings.picture_positions is not None:
+            command += ["--picture-positions", settings.picture_positions]
         if settings.context is not None:
             command += ["--context", str(settings.context)]
         if settings.kv_memory_mib is not None:

@@ -13,6 +13,7 @@ import trio
 from muse.bench.cancel import measure_cancel
 from muse.bench.crash import measure_crash
 from muse.bench.draft import measure_draft
+from muse.bench.engine import measure_engine
 from muse.bench.page import measure_page
 from muse.bench.prefill import measure_prefill
 from muse.bench.server import bench_server
@@ -49,6 +50,13 @@ def _parser() -> argparse.ArgumentParser:
     draft.add_argument("--draft", type=Path, required=True, metavar="FILE", help="the draft of the model")
     draft.add_argument("--rounds", type=int, default=5, help="pairs of measurements")
     draft.add_argument("--tokens", type=int, default=256, help="most tokens an answer")
+    engine = kinds.add_parser(
+        "engine",
+        help="what the ExecuTorch engine's loop takes beside the program",
+        description="What the ExecuTorch engine's loop takes for a cycle, beside the program's own work. Needs its "
+        "environment and an artifact: muse bench --model FOLDER engine.",
+    )
+    engine.add_argument("--cycles", type=int, default=300, help="cycles of each setting")
     page = kinds.add_parser(
         "page",
         help="typing while a long answer arrives, and the opening of a long chat, in a real browser",
@@ -65,6 +73,8 @@ async def _measure(options: argparse.Namespace) -> tuple[str, bool]:
     if options.kind == "draft":
         draft = options.draft.absolute()
         return await measure_draft(options.model.absolute(), draft, rounds=options.rounds, tokens=options.tokens)
+    if options.kind == "engine":
+        return await measure_engine(options.model.absolute(), cycles=options.cycles)
     if options.kind == "page":
         return await measure_page(tokens=options.tokens, messages=options.messages, rounds=options.rounds)
     async with bench_server(["--model", str(options.model.absolute())]) as server:

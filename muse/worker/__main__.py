@@ -48,7 +48,18 @@ def _run_native(options: WorkerOptions) -> None:
     ProtocolLoop(NativeEngine(options, writer.send), writer, _COMMANDS_FD).run()
 
 
-_RUN = {"scripted": _run_scripted, "llamacpp": _run_llamacpp, "native": _run_native}
+def _run_executorch(options: WorkerOptions) -> None:
+    from muse.worker.engines.executorch.engine import ExecuTorchEngine  # noqa: PLC0415
+
+    ProtocolLoop(ExecuTorchEngine(options), EventWriter(_EVENTS_FD, encode_event), _COMMANDS_FD).run()
+
+
+_RUN = {
+    "scripted": _run_scripted,
+    "llamacpp": _run_llamacpp,
+    "executorch": _run_executorch,
+    "native": _run_native,
+}
 
 
 def main() -> None:

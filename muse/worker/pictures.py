@@ -100,7 +100,7 @@ class Pictures:
         with self._lock:
             kept = self._scaled.get(key)
             if kept is None:
-                kept = self._scaled[key] = _scale(segment, (columns * CELL, rows * CELL))
+                kept = self._scaled[key] = _as_file(scaled_image(segment, rows, columns))
                 self._kept_bytes += len(kept)
             self._scaled.move_to_end(key)
             while self._kept_bytes > _KEPT_BYTES and len(self._scaled) > 1:
@@ -108,7 +108,9 @@ class Pictures:
         return kept
 
 
-def _scale(segment: ImageSegment, size: tuple[int, int]) -> str:
+def scaled_image(segment: ImageSegment, rows: int, columns: int) -> Image.Image:
+    """A picture in RGB, upright, scaled to so many cells. Raises EngineFault `bad_image`."""
+    size = (columns * CELL, rows * CELL)
     with _opened(segment) as image:
         orientation = _orientation(image)
         plain = _to_rgb(image)
@@ -116,9 +118,13 @@ def _scale(segment: ImageSegment, size: tuple[int, int]) -> str:
             plain = plain.transpose(_UPRIGHT[orientation])
         if plain.size != size:
             plain = plain.resize(size, Image.Resampling.LANCZOS)  # pyright: ignore[reportUnknownMemberType] - numpy's
-        written = io.BytesIO()
-        plain.save(written, "PNG", compress_level=_COMPRESSION)
-        return base64.b64encode(written.getvalue()).decode("ascii")
+        return plain
+
+
+def _as_file(image: Image.Image) -> str:
+    written = io.BytesIO()
+    image.save(written, "PNG", compress_level=_COMPRESSION)
+    return base64.b64encode(written.getvalue()).decode("ascii")
 
 
 @contextmanager

@@ -110,6 +110,10 @@ def test_a_second_start_of_the_same_server_names_the_first(scripted_server: Star
         ("--engine", "magic"),
         ("--nonsense",),
         ("--engine", "scripted", "--mmproj", "pictures.gguf"),
+        ("--engine", "executorch"),
+        ("--engine", "executorch", "--model", "folder", "--draft", "draft.gguf"),
+        ("--engine", "executorch", "--model", "folder", "--kv-memory", "100"),
+        ("--picture-positions", "columns"),
     ],
 )
 def test_wrong_arguments_are_explained(arguments: tuple[str, ...], tmp_path: Path) -> None:

@@ -32,11 +32,17 @@ def test_test_options_are_taken_out() -> None:
     assert options.pytest_arguments == ("-k", "name", "tests/unit", "-x")
 
 
-@pytest.mark.parametrize("engines", ["mlx", "executorch", "all", "mlx,executorch"])
+@pytest.mark.parametrize("engines", ["mlx", "all", "mlx,executorch"])
 def test_engines_that_are_not_there_yet_are_said_so(engines: str) -> None:
     """A known engine without an environment is a clear refusal, not a run without it."""
     with pytest.raises(UsageFault, match="not there yet"):
         checks.parse([f"--engines={engines}"])
+
+
+def test_engines_with_an_environment_are_taken() -> None:
+    """Each once; without the option the ordinary tests run."""
+    assert checks.parse(["--engines", "executorch,executorch", "-x"]).engines == ("executorch",)
+    assert checks.parse(["-x"]).engines == ()
 
 
 @pytest.mark.parametrize("arguments", [["--engines", "toaster"], ["--engines", "mlx,toaster"], ["--engines"]])
@@ -47,7 +53,15 @@ def test_unknown_engines_are_refused(arguments: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["frobnicate"], ["setup", "--fast"], ["doctor", "now"], ["test", "--engines", "x"]]
+    "arguments",
+    [
+        ["frobnicate"],
+        ["setup", "--fast"],
+        ["setup", "--engine"],
+        ["setup", "--engine", "llamacpp"],
+        ["doctor", "now"],
+        ["test", "--engines", "x"],
+    ],
 )
 def test_wrong_command_lines_end_with_two(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     """Exit code 2 and a message on stderr, as every command-line tool does."""

@@ -36,7 +36,7 @@ _TEXT_NORMS: Final = {
     "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
-_DRAFT_TENSORS: Final = {
+DRAFT_TENSORS: Final = {
     "attn_norm": "input_layernorm",
     "ffn_norm": "post_attention_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -163,7 +163,7 @@ def write_draft(path: Path, weights: Weights, tokenizer: Tokenizer) -> None:
     file.add("enc.output_norm.weight", arrays["encoder.output_norm_enc.weight"])
     file.add("output_norm.weight", arrays["norm.weight"])
     for layer in range(DRAFT.layers):
-        for name, theirs in _DRAFT_TENSORS.items():
+        for name, theirs in DRAFT_TENSORS.items():
             file.add(f"blk.{layer}.{name}.weight", arrays[f"layers.{layer}.{theirs}.weight"])
     file.close()
 

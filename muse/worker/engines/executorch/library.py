@@ -1,0 +1,134 @@
+"""The wheel and torch, behind plain arrays: the one module that touches them. Written for executorch 1.5.1.
+
+Of the wheel only its extension module is imported. `executorch.runtime` is a thin layer over it that brings the whole
+exporter along: four seconds more at each start, and a dozen packages. A method is loaded once and has its own caches,
+so whoever evaluates must always use the same one.
+
+A call holds the interpreter's lock until it is over, and nothing can end it before (contracts/pte-contract.md section
+10).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from muse.worker.engines.base import EngineFault
+from muse.worker.engines.executorch.decoding import Array
+
+# ScalarType numbers of the runtime, which it shares with torch.
+DTYPES: Final = {4: "int64", 5: "float16", 6: "float32", 11: "bool", 15: "bfloat16"}
+
+
+class Library:
+    """torch and the wheel's extension module, imported when this is made. Raises EngineFault."""
+
+    def __init__(self, threads: int | None) -> None:
+        try:
+            # First: the extension finds torch's libraries because they are loaded already.
+            self.torch: Any = importlib.import_module("torch")
+            self.binding: Any = importlib.import_module("executorch.extension.pybindings._C")
+        except (ImportError, OSError) as fault:
+            raise EngineFault(
+                "bad_request",
+                f"ExecuTorch is not installed here ({fault}): run `python3 -m bootstrap setup --engine executorch`",
+                fatal=True,
+            ) from fault
+        if threads is not None:
+            self.torch.set_num_threads(threads)
+            self.binding._unsafe_reset_threadpool(threads)
+
+    @property
+    def versions(self) -> str:
+        """Both versions in words."""
+        return f"executorch {version('executorch')}, torch {self.torch.__version__}"
+
+    @property
+    def backends(self) -> frozenset[str]:
+        """Names of the delegates that this wheel has."""
+        return frozenset(self.binding._get_registered_backend_names())
+
+    def view(self, tensor: Any) -> Array:
+        """A tensor as an array over the same memory; bfloat16, which NumPy lacks, as the same bits in int16."""
+        if tensor.dtype == self.torch.bfloat16:
+            tensor = tensor.view(self.torch.int16)
+        return tensor.numpy()
+
+    def array(self, tensor: Any) -> Array:
+        """The same as an array of its own."""
+        return self.view(tensor).copy()
+
+    def tensor(self, array: Array, dtype: str) -> Any:
+        """An array as a tensor of that type, sharing its memory where the type allows it."""
+        kind = getattr(self.torch, dtype)
+        tensor = self.torch.from_numpy(np.ascontiguousarray(array))
+        if kind == self.torch.bfloat16 and tensor.dtype == self.torch.int16:
+            return tensor.view(kind)
+        return tensor.to(kind)
+
+
+class Program:
+    """One `.pte` file. names: of its methods.
+
+    Each method is loaded from a program object of its own: within one object, methods whose memory is on the host share
+    it, caches included, and would overwrite each other's. The file is mapped, so this costs nothing.
+    """
+
+    def __init__(self, library: Library, path: Path) -> None:
+        self.library = library
+        self._path = path
+        self._program = self._open()
+        count: int = self._program.num_methods()
+        self.names = frozenset(str(self._program.get_method_name(number)) for number in range(count))
+
+    def _open(self) -> Any:
+        binding = self.library.binding
+        try:
+            return binding._load_program(str(self._path), program_verification=binding.Verification.InternalConsistency)
+        except RuntimeError as fault:
+            raise EngineFault(
+                "bad_request", f"ExecuTorch cannot load {self._path}: {fault}. Fetch the file again", fatal=True
+            ) from fault
+
+    def constant(self, name: str) -> object:
+        """What a method without inputs gives."""
+        return self._program.load_method(name)([])[0]
+
+    def method(self, name: str) -> Method:
+        """Load a method: its weights and caches. Raises EngineFault."""
+        program = self._open()
+        try:
+            return Method(program.load_method(name), name, program)
+        except RuntimeError as fault:
+            raise EngineFault(
+                "engine_error", f"ExecuTorch cannot load the method {name} of this program: {fault}", fatal=True
+            ) from fault
+
+    def inputs(self, name: str) -> list[tuple[str, tuple[int, ...]]]:
+        """Type and largest shape of each input."""
+        meta: Any = self._program.method_meta(name)
+        infos = [meta.input_tensor_meta(number) for number in range(meta.num_inputs())]
+        return [(DTYPES.get(info.dtype(), f"type {info.dtype()}"), tuple(info.sizes())) for info in infos]
+
+
+class Method:
+    """One loaded method."""
+
+    def __init__(self, method: Any, name: str, program: Any) -> None:
+        self._method = method
+        self._name = name
+        self._program = program  # must live as long
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run it on tensors. What it gives lies in its own memory and is true until its next call.
+
+        Raises EngineFault."""
+        try:
+            return self._method(inputs, clone_outputs=False)
+        except RuntimeError as fault:
+            raise EngineFault("engine_error", f"ExecuTorch failed in {self._name}: {fault}") from fault

@@ -1,0 +1,127 @@
+"""Prompt segments to what the program evaluates: ids, and pictures in their places.
+
+A picture stands in the prompt as `<|image_start|>`, one `<|patch|>` for each cell, `<|image_end|>`, the form of Hugging
+Face's processor (contracts/vision.md section 6). In the ids of the cache all of it is one negative number over and
+over, made of its content and size, so that another picture of the same size is not taken for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
+from muse.worker.engines.base import EngineFault
+from muse.worker.engines.executorch.tokens import IMAGE_END, IMAGE_START, PATCH, Tokens
+from muse.worker.picture_fit import ScaledPicture, blamed_on, fit_pictures
+from muse.worker.pictures import Pictures, Sized
+
+
+@attrs.frozen(kw_only=True)
+class Frame:
+    """The ids around and under a picture."""
+
+    start: int
+    patch: int
+    end: int
+
+    def ids(self, cells: int) -> list[int]:
+        """What a picture of so many cells stands for."""
+        return [self.start, *[self.patch] * cells, self.end]
+
+
+@attrs.frozen(kw_only=True)
+class PlacedPicture:
+    """place: where in the prompt it stands, with its frame."""
+
+    picture: ScaledPicture
+    place: range
+
+    @property
+    def cells(self) -> range:
+        """Where its cells stand."""
+        return self.place[1:-1]
+
+
+@attrs.frozen(kw_only=True)
+class Prompt:
+    """ids: as the cache knows them. tokens: as `embed_text` takes them. segment_tokens: of each segment."""
+
+    ids: list[int]
+    tokens: list[int]
+    segment_tokens: tuple[int, ...]
+    pictures: tuple[PlacedPicture, ...]
+
+    @property
+    def scaled(self) -> int:
+        """How many pictures are smaller than the model could see them."""
+        return sum(placed.picture.is_smaller for placed in self.pictures)
+
+
+class PromptEncoder:
+    """most_cells: of one picture; 0: this artifact sees none."""
+
+    def __init__(self, tokens: Tokens, *, context: int, most_cells: int) -> None:
+        self._tokens = tokens
+        self._context = context
+        self._most_cells = most_cells
+        self._pictures = Pictures()
+        self._frame = _frame_of(tokens) if most_cells else None
+
+    def encode(self, segments: Sequence[Segment]) -> Prompt:
+        """The prompt, its pictures looked at but not decoded. Raises EngineFault."""
+        sizes = self._sizes([segment for segment in segments if isinstance(segment, ImageSegment)])
+        encoded = [self._encode_one(segment) for segment in segments]
+        scaled = iter(
+            fit_pictures(sizes, text_tokens=sum(map(len, encoded)), context=self._context, most_cells=self._most_cells)
+        )
+        ids, tokens = list[int](), list[int]()
+        counts: list[int] = []
+        placed: list[PlacedPicture] = []
+        first = next((part[0] for part in encoded if part), None)
+        if first != self._tokens.begin:
+            ids, tokens = [self._tokens.begin], [self._tokens.begin]
+        for segment, part in zip(segments, encoded, strict=True):
+            begin = len(ids)
+            if isinstance(segment, ImageSegment):
+                assert self._frame is not None, "without one pictures were refused before"
+                picture = next(scaled)
+                ids += [picture.key] * picture.tokens
+                tokens += self._frame.ids(picture.rows * picture.columns)
+                placed.append(PlacedPicture(picture=picture, place=range(begin, len(ids))))
+            else:
+                ids += part
+                tokens += part
+            counts.append(len(ids) - begin)
+        return Prompt(ids=ids, tokens=tokens, segment_tokens=tuple(counts), pictures=tuple(placed))
+
+    def _encode_one(self, segment: Segment) -> list[int]:
+        match segment:
+            case TextSegment():
+                return self._tokens.encode(segment.text, special=segment.special)
+            case IdsSegment():
+                self._tokens.check(segment.ids)
+                return list(segment.ids)
+            case ImageSegment():
+                return []
+
+    def _sizes(self, images: Sequence[ImageSegment]) -> list[Sized]:
+        if images and not self._most_cells:
+            raise EngineFault("unsupported", "this artifact has no image encoder, so the model sees no pictures")
+        sizes: list[Sized] = []
+        for number, image in enumerate(images):
+            with blamed_on(number):
+                sizes.append(self._pictures.size(image))
+        return sizes
+
+
+def _frame_of(tokens: Tokens) -> Frame:
+    start, patch, end = (tokens.control_id(spelling) for spelling in (IMAGE_START, PATCH, IMAGE_END))
+    if start is None or patch is None or end is None:
+        raise EngineFault(
+            "bad_request",
+            f"the artifact sees pictures, but its tokenizer lacks {IMAGE_START}, {PATCH} or {IMAGE_END}",
+            fatal=True,
+        )
+    return Frame(start=start, patch=patch, end=end)

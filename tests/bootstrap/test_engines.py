@@ -1,0 +1,51 @@
+"""Engines with an environment of their own: set up when asked for, apart from the server's."""
+
+from __future__ import annotations
+
+from bootstrap.environment import Environment
+from tests.bootstrap import parts
+from tests.bootstrap.mini_project import MiniProject
+
+
+def with_engine(project: MiniProject) -> MiniProject:
+    """A lock for an engine, and a stand-in for pytest that says how it was called."""
+    project.write_lock("executorch", project.tiny_wheel("tiny_engine"))
+    project.write_lock("executorch-test", project.tiny_wheel("tiny_exporter"))
+    caller = b"import sys\nprint('pytest', sys.argv[1:], sys.prefix)\n"
+    project.write_lock("test", parts.make_wheel(project.wheels, "pytest", "1.0", {"pytest.py": caller}))
+    return project
+
+
+def test_an_engine_gets_an_environment_of_its_own(finished: MiniProject) -> None:
+    """With the server's packages and its own; the server's environment stays as it is, and nothing is made twice."""
+    project = with_engine(finished)
+    code, output = project.run("setup", "--engine", "executorch")
+    assert code == 0, output
+    engine = Environment(project.layout.engine("executorch")).packages()
+    assert {"tiny-run", "tiny-engine"} <= engine.keys()
+    assert "tiny-engine" not in Environment(project.layout.venv).packages()
+    assert "tiny-exporter" not in engine
+    assert project.run("setup", "--engine=executorch") == (0, "Everything is set up.\n")
+
+
+def test_a_server_without_that_engine_needs_none_of_it(finished: MiniProject) -> None:
+    """`run` makes it only where the engine is asked for."""
+    project = with_engine(finished)
+    project.run("run", "--engine", "scripted")
+    assert not project.layout.engine("executorch").exists()
+    code, output = project.run("run", "--engine", "executorch", "--model", "folder")
+    assert code == 7, output
+    assert "ExecuTorch: engine" in output
+    assert Environment(project.layout.engine("executorch")).is_sound()
+
+
+def test_the_tests_of_an_engine_run_in_its_environment(finished: MiniProject) -> None:
+    """They and no others, with what is needed to make their programs."""
+    project = with_engine(finished)
+    code, output = project.run("test", "--engines", "executorch", "-x")
+    assert code == 0, output
+    last = output.splitlines()[-1]
+    assert last.startswith("pytest ['tests/engines/executorch', '-x']")
+    assert last.endswith(str(project.layout.engine("executorch")))
+    assert "tiny-exporter" in Environment(project.layout.engine("executorch")).packages()
+    assert "ruff check" not in output

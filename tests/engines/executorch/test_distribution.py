@@ -1,0 +1,74 @@
+"""50,000 draws of each kind against the exact distribution, by chi-square. Here, since they take their time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from muse.protocol import Sampling
+from muse.worker.engines.executorch.decoding import Decoder
+from muse.worker.engines.executorch.sampling import Sampler
+from muse.worker.engines.executorch.solo import SoloDecoder
+from tests.worker.executorch.chi_square import excess
+from tests.worker.executorch.reference import exact
+from tests.worker.executorch.test_decoding import PROMPT, answer, drafted
+from tests.worker.executorch.toy import VOCABULARY, ToyModel
+
+DRAWS = 50_000
+SETTINGS = (
+    Sampling(temperature=1.0, seed=1),
+    Sampling(temperature=0.6, seed=2),
+    Sampling(temperature=1.7, top_k=5, seed=3),
+    Sampling(temperature=1.0, top_p=0.8, seed=4),
+    Sampling(temperature=0.9, top_k=9, top_p=0.7, seed=5),
+    Sampling(temperature=1.2, min_p=0.2, seed=6),
+    Sampling(temperature=1.5, top_k=12, top_p=0.95, min_p=0.05, seed=7),
+)
+LOOP_SETTINGS = (
+    Sampling(temperature=1.0, seed=1),
+    Sampling(temperature=0.5, top_p=0.9, seed=2),
+    Sampling(temperature=1.5, top_k=4, min_p=0.05, seed=3),
+)
+ANSWERS = DRAWS // 4
+"""Of four tokens each."""
+ROW = np.random.default_rng(11).normal(0, 1.5, 17).astype(np.float32)
+
+
+def name_of(sampling: Sampling) -> str:
+    return f"t{sampling.temperature}-k{sampling.top_k}-p{sampling.top_p}-m{sampling.min_p}"
+
+
+@pytest.mark.parametrize("sampling", SETTINGS, ids=name_of)
+def test_draws_have_the_exact_distribution(sampling: Sampling) -> None:
+    """50,000 draws, chi-square."""
+    sampler = Sampler(sampling)
+    counts = np.bincount([sampler.choose(ROW) for _ in range(DRAWS)], minlength=ROW.size)
+    assert excess(counts, exact(ROW, sampling)) < 1
+
+
+@pytest.mark.parametrize("drafted", [0, int(ROW.argmax()), int(ROW.argmin())])
+@pytest.mark.parametrize("sampling", SETTINGS, ids=name_of)
+def test_a_drafted_place_has_the_same_distribution(sampling: Sampling, drafted: int) -> None:
+    """Whatever token was drafted: the likeliest, the least likely, one that the filters leave out."""
+    sampler = Sampler(sampling)
+    counts = np.bincount([sampler.accept(ROW, drafted) for _ in range(DRAWS)], minlength=ROW.size)
+    assert excess(counts, exact(ROW, sampling)) < 1
+
+
+@pytest.mark.parametrize("kind", ["solo", "drafted"])
+@pytest.mark.parametrize("sampling", LOOP_SETTINGS, ids=["plain", "top-p", "top-k and min-p"])
+def test_sampled_answers_have_the_exact_distribution(kind: str, sampling: Sampling) -> None:
+    """50,000 tokens in answers of four: what stands behind each pair of tokens, wherever in a block, so that accepted,
+    corrected and further tokens are all looked at."""
+    model = ToyModel(5)
+    sampler = Sampler(sampling)
+    decoder: Decoder = drafted(model) if kind == "drafted" else SoloDecoder(model, frozenset())
+    behind = np.zeros((VOCABULARY, VOCABULARY, VOCABULARY), np.int_)
+    for _ in range(ANSWERS):
+        ids = [*PROMPT, *answer(decoder, model, PROMPT, sampler, 4)]
+        for place in range(len(PROMPT), len(ids)):
+            behind[ids[place - 2], ids[place - 1], ids[place]] += 1
+    worst = 0.0
+    for pair in np.argwhere(behind.sum(2) >= 200):
+        worst = max(worst, excess(behind[tuple(pair)], exact(model.rows[tuple(pair)], sampling)))
+    assert 0 < worst < 1

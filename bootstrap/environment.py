@@ -71,8 +71,9 @@ class Environment:
         return not self.missing(lock)
 
     def missing(self, lock: Path) -> dict[str, str]:
-        """The pins of a lock whose package is not installed, or in another version."""
-        present = self.packages()
+        """The pins of a lock whose package is not installed, or in another version. A build of the version (what stands
+        behind its +) is none."""
+        present = {name: version.partition("+")[0] for name, version in self.packages().items()}
         return {name: version for name, version in pip_tool.pins(lock).items() if present.get(name) != version}
 
     def packages(self) -> dict[str, str]:

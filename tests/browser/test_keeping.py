@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import PageWatch
 from tests.browser.scripts import CHAT_SCRIPT, ask, record_requests, wait_over
 from tests.browser.test_chat_files import PIXEL, document, give, open_chats
-from tests.browser.test_edits import contents, shown
+from tests.browser.test_edits import TWO_TURNS, contents, edit_message, shown, two_turns
 from tests.browser.thinking_script import head_of
 from tests.server_process import ServerProcess
 
@@ -178,6 +178,28 @@ def test_words_are_found_in_kept_chats(chromium_page: Page) -> None:
     finder.press("Escape")
     expect(finder).to_have_value("")
     expect(rows(chromium_page)).to_have_count(5)
+
+
+def test_an_edit_is_kept_only_once_the_model_has_taken_it(chromium_page: Page) -> None:
+    """Until then the chat may go back to what it was, and a reload in between must find that."""
+    page = chromium_page
+    two_turns(page)
+    keep(page)
+    expect(rows(page)).to_have_count(1)
+    held_back: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held_back.append(route)
+
+    page.route("**/v1/chat/completions", hold, times=1)
+    edit_message(page, 0, "short edited")
+    expect(page.locator(".pending .bubble")).to_have_text("short edited")
+    assert contents(kept(page)[0][0]["document"]["messages"]) == TWO_TURNS
+    held_back[0].continue_()
+    wait_over(page.locator(".from-model"))
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("#chats .row")).to_contain_text("2 turns")
+    assert contents(kept(page)[0][0]["document"]["messages"]) == ["short edited", "Short answer."]
 
 
 def test_switching_it_off_asks_and_deletes(chromium_page: Page) -> None:

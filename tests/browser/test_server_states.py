@@ -141,8 +141,9 @@ def test_a_prompt_that_does_not_fit_is_explained(
     expect(page.locator(".from-model .prose")).to_have_text("Short answer.")
 
 
+@pytest.mark.parametrize("told", [0, 1])
 def test_a_connection_that_fell_silent_is_given_up(
-    chromium_page: Page, chat_server: ServerProcess, watch: PageWatch
+    chromium_page: Page, chat_server: ServerProcess, watch: PageWatch, told: int
 ) -> None:
     """Not even signs of life for a long while, here made short: nobody is there. The page says so, and tries again."""
     page = chromium_page
@@ -155,7 +156,8 @@ def test_a_connection_that_fell_silent_is_given_up(
     with holding() as feed:
         feed.replace(page, "**/api/events")
         page.reload()
-        feed.event("state", state)
+        for _ in range(told):
+            feed.event("state", state)
         expect(page.get_by_test_id("status")).to_contain_text("Offline")
         page.unroute("**/api/events")
         expect(page.get_by_test_id("status")).to_contain_text("Ready")

@@ -132,6 +132,21 @@ def test_pictures_are_kept_once_each(chromium_page: Page) -> None:
     expect(chromium_page.get_by_label("Keep this chat in this browser")).not_to_be_checked()
 
 
+def test_a_picture_that_was_deleted_is_kept_no_more(chromium_page: Page) -> None:
+    """What is gone from the chat is gone from the disk with the next save."""
+    page = chromium_page
+    parts = [{"type": "image_url", "image_url": {"url": PIXEL}}, {"type": "text", "text": "Look"}]
+    open_chats(page)
+    seen = {"role": "assistant", "content": "Seen."}
+    give(page, document({"role": "user", "content": "Hello"}, seen, {"role": "user", "content": parts}, seen))
+    page.get_by_label("Keep this chat in this browser").check()
+    expect(rows(page)).to_have_text(["Helloopen"])
+    assert kept(page)[1] == [PIXEL]
+    page.get_by_role("button", name="Delete from here").nth(2).click()
+    expect(page.locator(".turn")).to_have_count(2)
+    assert kept(page)[1] == []
+
+
 def test_chats_are_opened_left_and_brought_back(chromium_page: Page) -> None:
     """New chat leaves a kept one where it is, and is not kept itself; the open one is marked; nothing is lost."""
     wait_over(ask(chromium_page, "short one"))

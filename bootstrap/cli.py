@@ -22,7 +22,8 @@ python3 -m bootstrap COMMAND
 
   run [OPTIONS]     set up what is missing, then start the server and the chat page
                     OPTIONS go to the server: --open, --no-open, --port N, --host ADDRESS,
-                    --model NAME, --engine NAME, --context N
+                    --model FILE, --draft FILE, --keep-draft, --mmproj FILE, --context N,
+                    --kv-memory MIB, --engine NAME, --log-level LEVEL
   test [OPTIONS]    set up what is missing, then check and test the project
                     --full also runs the slow tests; --engines NAME[,NAME] runs the tests of other
                     engines instead, each in its own environment; everything else goes to pytest

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -18,6 +19,7 @@ import httpx
 
 PROJECT = Path(__file__).resolve().parent.parent
 HANG_GUARD_S = 60.0
+STATE_GUARD_S = 3 * HANG_GUARD_S
 
 
 class ServerProcess:
@@ -80,8 +82,11 @@ class ServerProcess:
 
     def wait_until(self, reached: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Follow /api/events until a state event fulfils `reached`; returns that event."""
+        deadline = time.monotonic() + STATE_GUARD_S
         with httpx.stream("GET", self.url + "/api/events", timeout=HANG_GUARD_S) as stream:
             for line in stream.iter_lines():
+                # Signs of life come for as long as the server lives, so the connection's own limit is never reached.
+                assert time.monotonic() < deadline, f"the state awaited never came:\n{self.stderr()}"
                 if line.startswith("data:"):
                     state: dict[str, Any] = json.loads(line[5:])
                     if "worker" in state and reached(state):

@@ -40,8 +40,8 @@ class HeldStream:
 
 
 @contextmanager
-def holding() -> Iterator[HeldStream]:
-    """A stream to fill; all that is open ends with the context."""
+def holding(head: str = "") -> Iterator[HeldStream]:
+    """A stream to fill; all that is open ends with the context. head: more header lines, each with CRLF behind it."""
 
     class Listener(StreamRequestHandler):
         def handle(self) -> None:
@@ -50,7 +50,8 @@ def holding() -> Iterator[HeldStream]:
                 name, _, value = line.partition(b":")
                 length = int(value) if name.lower() == b"content-length" else length
             self.rfile.read(length)
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n")
+            always = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n"
+            self.wfile.write(f"{always}{head}\r\n".encode())
             while (said := stream.lines.get()) is not None:
                 self.wfile.write(said.encode())
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.held_stream import holding
 from tests.browser.scripts import ALWAYS_SENT, ask, record_requests, wait_over
 from tests.server_process import ServerProcess
 
@@ -28,6 +29,21 @@ def test_stop_keeps_the_text_and_frees_the_model(chromium_page: Page, chat_serve
     expect(answer.locator(".prose")).to_contain_text("on and on")
     expect(answer.locator(".receipt")).to_be_visible()
     wait_running(chat_server, 0)
+
+
+def test_stop_does_not_wait_for_a_stream_that_hangs(chromium_page: Page) -> None:
+    """The text that is there stays, and the next message can be sent."""
+    page = chromium_page
+    with holding("Muse-Reply-Id: chatcmpl-held\r\n") as answering:
+        answering.replace(page, "**/v1/chat/completions")
+        answer = ask(page, "anything")
+        answering.event("message", {"id": "chatcmpl-held", "choices": [{"index": 0, "delta": {"content": "Half a"}}]})
+        expect(answer.locator(".prose")).to_have_text("Half a")
+        page.get_by_role("button", name="Stop", exact=True).click()
+        wait_over(answer, "stopped")
+    page.unroute("**/v1/chat/completions")
+    expect(answer.locator(".prose")).to_have_text("Half a")
+    wait_over(ask(page, "short"))
 
 
 def test_escape_stops_too(chromium_page: Page) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import PageWatch
 from tests.browser.scripts import CHAT_SCRIPT, ask, record_requests, wait_over
 from tests.browser.test_chat_files import PIXEL, document, give, open_chats
-from tests.browser.test_edits import contents, shown
+from tests.browser.test_edits import TWO_TURNS, contents, edit_message, shown, two_turns
 from tests.browser.thinking_script import head_of
 from tests.server_process import ServerProcess
 
@@ -132,6 +132,21 @@ def test_pictures_are_kept_once_each(chromium_page: Page) -> None:
     expect(chromium_page.get_by_label("Keep this chat in this browser")).not_to_be_checked()
 
 
+def test_a_picture_that_was_deleted_is_kept_no_more(chromium_page: Page) -> None:
+    """What is gone from the chat is gone from the disk with the next save."""
+    page = chromium_page
+    parts = [{"type": "image_url", "image_url": {"url": PIXEL}}, {"type": "text", "text": "Look"}]
+    open_chats(page)
+    seen = {"role": "assistant", "content": "Seen."}
+    give(page, document({"role": "user", "content": "Hello"}, seen, {"role": "user", "content": parts}, seen))
+    page.get_by_label("Keep this chat in this browser").check()
+    expect(rows(page)).to_have_text(["Helloopen"])
+    assert kept(page)[1] == [PIXEL]
+    page.get_by_role("button", name="Delete from here").nth(2).click()
+    expect(page.locator(".turn")).to_have_count(2)
+    assert kept(page)[1] == []
+
+
 def test_chats_are_opened_left_and_brought_back(chromium_page: Page) -> None:
     """New chat leaves a kept one where it is, and is not kept itself; the open one is marked; nothing is lost."""
     wait_over(ask(chromium_page, "short one"))
@@ -178,6 +193,28 @@ def test_words_are_found_in_kept_chats(chromium_page: Page) -> None:
     finder.press("Escape")
     expect(finder).to_have_value("")
     expect(rows(chromium_page)).to_have_count(5)
+
+
+def test_an_edit_is_kept_only_once_the_model_has_taken_it(chromium_page: Page) -> None:
+    """Until then the chat may go back to what it was, and a reload in between must find that."""
+    page = chromium_page
+    two_turns(page)
+    keep(page)
+    expect(rows(page)).to_have_count(1)
+    held_back: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held_back.append(route)
+
+    page.route("**/v1/chat/completions", hold, times=1)
+    edit_message(page, 0, "short edited")
+    expect(page.locator(".pending .bubble")).to_have_text("short edited")
+    assert contents(kept(page)[0][0]["document"]["messages"]) == TWO_TURNS
+    held_back[0].continue_()
+    wait_over(page.locator(".from-model"))
+    page.get_by_role("button", name="New chat").click()
+    expect(page.locator("#chats .row")).to_contain_text("2 turns")
+    assert contents(kept(page)[0][0]["document"]["messages"]) == ["short edited", "Short answer."]
 
 
 def test_switching_it_off_asks_and_deletes(chromium_page: Page) -> None:

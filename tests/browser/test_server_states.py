@@ -11,6 +11,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PageWatch
+from tests.browser.held_stream import holding
 from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over
 from tests.server_process import ServerProcess
 
@@ -138,6 +139,28 @@ def test_a_prompt_that_does_not_fit_is_explained(
     page.get_by_role("button", name="Save & send").click()
     wait_over(page.locator(".from-model").last)
     expect(page.locator(".from-model .prose")).to_have_text("Short answer.")
+
+
+@pytest.mark.parametrize("told", [0, 1])
+def test_a_connection_that_fell_silent_is_given_up(
+    chromium_page: Page, chat_server: ServerProcess, watch: PageWatch, told: int
+) -> None:
+    """Not even signs of life for a long while, here made short: nobody is there. The page says so, and tries again."""
+    page = chromium_page
+    watch.expected.append("ERR_CONNECTION_REFUSED")
+    page.add_init_script("""
+        const wait = window.setTimeout;
+        window.setTimeout = (done, ms, ...more) => wait(done, ms > 30_000 ? 1_000 : ms, ...more);
+    """)
+    state = chat_server.wait_ready()
+    with holding() as feed:
+        feed.replace(page, "**/api/events")
+        page.reload()
+        for _ in range(told):
+            feed.event("state", state)
+        expect(page.get_by_test_id("status")).to_contain_text("Offline")
+        page.unroute("**/api/events")
+        expect(page.get_by_test_id("status")).to_contain_text("Ready")
 
 
 def test_a_hidden_page_lets_go_of_its_connection(

@@ -11,7 +11,9 @@ import pytest
 from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.files import add, attached, composer, hand_over
+from tests.browser.held_stream import holding
 from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over, wait_until
+from tests.browser.test_edits import TWO_TURNS, edit_message, shown, two_turns
 from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
@@ -123,3 +125,19 @@ def test_an_answer_to_nothing_cannot_be_had_again(chromium_page: Page, tmp_path:
     again.click()
     wait_over(chromium_page.locator(".from-model").last)
     expect(chromium_page.locator(".turn")).to_have_count(3)
+
+
+def test_an_edit_stopped_at_the_moment_it_is_taken_is_stopped(chromium_page: Page) -> None:
+    """Stop was first, the model's first word came nevertheless: the chat is as it was before the edit."""
+    two_turns(chromium_page)
+    with holding("Muse-Reply-Id: chatcmpl-held\r\n") as answering:
+        answering.replace(chromium_page, "**/v1/chat/completions")
+        edit_message(chromium_page, 0, "short edited")
+        answering.sign(phase="queued", position=2)
+        expect(chromium_page.locator(".waiting")).to_contain_text("In line, place 2")
+        with chromium_page.expect_request("**/api/cancel"):
+            chromium_page.get_by_role("button", name="Stop", exact=True).click()
+        delta = {"role": "assistant", "content": "Too late."}
+        answering.event("message", {"id": "chatcmpl-held", "choices": [{"index": 0, "delta": delta}]})
+        expect(chromium_page.get_by_role("alert")).to_contain_text("Your edit was not sent")
+    assert shown(chromium_page) == TWO_TURNS

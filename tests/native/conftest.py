@@ -13,7 +13,6 @@ from tests.native.doubles import LEVELS, worker_arguments
 from tests.server_process import ServerProcess
 from tests.worker.client import WorkerProcess, group_members, wait_for
 
-
 # Cancelling is tested at every level. What all levels do alike is, too, by `bootstrap test --full`.
 ONE_OF_LEVELS = [level if level == "cancel_op" else pytest.param(level, marks=pytest.mark.slow) for level in LEVELS]
 

@@ -47,7 +47,7 @@ SCRIPT = {
         {"when": "formulas", "tokens": pieces(FORMULAS), "token_ms": 1},
         {"when": "footnotes", "tokens": pieces(FOOTNOTES), "token_ms": 1},
         {"when": "slow formula", "tokens": pieces(SLOW_FORMULA), "token_ms": 10},
-        {"when": "grow", "tokens": pieces(rf"Paragraph 1 has \(x^2\) in it. [link][r]{FILLER}"), "token_ms": 5},
+        {"when": "grow", "tokens": pieces(rf"Paragraph 1 has \(x^2\) in it. [link][r]{FILLER}"), "token_ms": 12},
         {"when": "long list", "tokens": pieces(LONG_LIST), "token_ms": 2},
         {"when": "long table", "tokens": pieces(LONG_TABLE), "token_ms": 2},
         {

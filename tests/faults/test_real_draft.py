@@ -56,7 +56,7 @@ def test_a_draft_that_costs_more_than_it_gives_is_left_out(tmp_path: Path) -> No
         found = re.search(r"costs more than it gives: ([\d.]+) tokens/s with it, at least ([\d.]+) without", reason)
         assert found, reason
         assert float(found[1]) < float(found[2])
-        assert f"draft-left-out reason='{reason}'" in server.stderr()
+        assert f"worker-replaced reason='{reason}'" in server.stderr()
         assert server.post("/api/worker/restart", {}).json() == {"restarting": True}
         server.wait_until(lambda state: state["worker"]["epoch"] == 3 and state["worker"]["state"] == "ready")
         assert ask(server, "story")["draft_proposed"]

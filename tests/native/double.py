@@ -34,7 +34,8 @@ READY_FIELD: Final = {"cancel_op": "supports_cancel_op", "control_pipe": "suppor
 @attrs.frozen(kw_only=True)
 class Manner:
     """How it behaves. context, vision, solo: of the artifact. room_for: conversations that the engine really takes,
-    None: as many as the flag says. chunk_ms: for each part of a prompt.
+    None: as many as the flag says. chunk_ms: for each part of a prompt. reads: a file that gets a byte for each prompt
+    that is begun to be read.
 
     Faults: answers_stale_cancel: a patch that does not swallow a late cancel. deaf: takes no cancel although it says
     so. dies_at: tokens of an answer after which it is gone, unless the file dies_once is there, which it makes.
@@ -49,6 +50,7 @@ class Manner:
     token_ms: float = 0.0
     chunk: int = 16
     chunk_ms: float = 0.0
+    reads: str = ""
     answers_stale_cancel: bool = False
     deaf: bool = False
     dies_at: int | None = None
@@ -276,6 +278,9 @@ class Generation:
         if manner.solo and names and self.request.get("temperature", 0) > 0:
             self.session.dirty = True
             raise Failed("prefill failed")
+        if manner.reads:
+            with Path(manner.reads).open("ab") as reads:
+                reads.write(b".")
         for start in range(reused, len(ids), manner.chunk):
             if self.worker.is_cancelled(in_prefill=True):
                 self.cancelled = True

@@ -8,6 +8,8 @@ from playwright.sync_api import Locator, Page, expect
 
 MOST_STOPS = 80
 """More than any state of the walks has between two places."""
+SCROLL_FRAMES = 60
+"""More than a scroll to the focus takes."""
 WHAT_IS_WRONG = """() => {
   const element = document.activeElement;
   const said = (words) => `${words}: ${element.outerHTML.slice(0, 160)}`;
@@ -63,6 +65,11 @@ class Hands:
         for _ in range(MOST_STOPS):
             self.page.keyboard.press(key)
             is_there, wrong = target.evaluate(STOP)
+            for _ in range(SCROLL_FRAMES):  # what is far away is scrolled to, and laid out on the way
+                if wrong is None or not wrong.startswith("it is covered"):
+                    break
+                self.page.evaluate(NEXT_FRAME)
+                is_there, wrong = target.evaluate(STOP)
             assert wrong is None or wrong.startswith("nothing"), wrong  # between the end of the page and its beginning
             if is_there:
                 return

@@ -32,7 +32,9 @@ WHAT_IS_WRONG = """() => {
     const found = document.elementFromPoint(within(left, Math.min(right, innerWidth), share), y);
     return found !== null && (found === element || frame.contains(found) || found.contains(frame));
   });
-  return isSeen ? null : said("it is covered");
+  const middle = document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+  const place = [left, top, right, bottom].map(Math.round).join(", ");
+  return isSeen ? null : said(`it is covered by ${middle?.className ?? "the edge"} at ${place}`);
 }"""
 STOP = f"(target) => [target === document.activeElement, ({WHAT_IS_WRONG})()]"
 NEXT_FRAME = "() => new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))"
@@ -69,6 +71,8 @@ class Hands:
                 if wrong is None or not wrong.startswith("it is covered"):
                     break
                 self.page.evaluate(NEXT_FRAME)
+                # What a chat that was just opened renders later may push it away again: a reader would scroll.
+                self.page.evaluate("document.activeElement.scrollIntoView({block: 'nearest'})")
                 is_there, wrong = target.evaluate(STOP)
             assert wrong is None or wrong.startswith("nothing"), wrong  # between the end of the page and its beginning
             if is_there:

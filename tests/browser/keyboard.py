@@ -71,8 +71,6 @@ class Hands:
                 if wrong is None or not wrong.startswith("it is covered"):
                     break
                 self.page.evaluate(NEXT_FRAME)
-                # What a chat that was just opened renders later may push it away again: a reader would scroll.
-                self.page.evaluate("document.activeElement.scrollIntoView({block: 'nearest'})")
                 is_there, wrong = target.evaluate(STOP)
             assert wrong is None or wrong.startswith("nothing"), wrong  # between the end of the page and its beginning
             if is_there:

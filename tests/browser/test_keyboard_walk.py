@@ -166,6 +166,7 @@ def test_reading_and_going_about_in_a_chat(page: Page, hands: Hands) -> None:
     hands.is_on(button(page, "Chats"))
     hands.go(page.get_by_role("region", name="Conversation"))
     hands.press("Home")
+    wait_until(page, "document.querySelector('.transcript').scrollTop === 0")  # it glides there
     hands.use(button(page, "Picture 1, show large"))
     hands.is_on(button(page.get_by_role("dialog"), "Close"))
     hands.press("Escape")

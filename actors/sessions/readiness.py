@@ -46,8 +46,8 @@ def check_abilities(request: ChatRequest, model: protocol.Ready) -> None:
     pictured = next((index for index, message in enumerate(request.messages) if message.images), None)
     if pictured is not None and not model.supports.image:
         why = "it was loaded without an image projector (--mmproj)"
-        if model.engine == "native":
-            why = "its artifact or its native worker cannot read them"
+        if model.engine in ("executorch", "native"):
+            why = "its artifact, or the worker that runs it, cannot read them"
         raise ClientFault(
             "unsupported_parameter",
             f"This model cannot see pictures, as in 'messages[{pictured}].content': {why}.",

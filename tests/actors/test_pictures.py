@@ -104,10 +104,14 @@ async def test_finished_replies_hold_so_many_pictures(monkeypatch: pytest.Monkey
     assert [kept.find(reply_id, 0.0) is not None for reply_id in "1234"] == [False, False, True, True]
 
 
-def test_a_model_that_cannot_see_is_no_reason_to_drop_a_picture() -> None:
-    """It is refused by name, with its place."""
+@pytest.mark.parametrize(
+    ("engine", "why"),
+    [("llamacpp", r"projector \(--mmproj\)"), ("executorch", "its artifact"), ("native", "its artifact")],
+)
+def test_a_model_that_cannot_see_is_no_reason_to_drop_a_picture(engine: str, why: str) -> None:
+    """It is refused by name, with its place and what would help with that engine."""
     request = request_of("s", [said("user", "x"), said("user", "y", RED)])
     check_abilities(request, READY)
-    with pytest.raises(ClientFault, match="cannot see pictures") as caught:
-        check_abilities(request, attrs.evolve(READY, supports=Supports()))
+    with pytest.raises(ClientFault, match=f"cannot see pictures.*{why}") as caught:
+        check_abilities(request, attrs.evolve(READY, engine=engine, supports=Supports()))
     assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "messages[1].content")

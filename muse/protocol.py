@@ -1,8 +1,8 @@
-"""Worker protocol, version 1: the messages between the main process and a worker, and their codec.
+"""Worker protocol, version 1: the messages between the main process and a worker.
 
 One JSON object a line, UTF-8, split on byte 0x0A only. Lines to the worker carry `op`, lines from the
-worker carry `event`. Both sides import this module and nothing else of each other. Names follow the
-upstream worker where the meaning is the same (contracts/worker-protocol.md sections 3 and 5).
+worker carry `event` (protocol_codec.py). Both sides import these two modules and nothing else of each other.
+Names follow the upstream worker where the meaning is the same (contracts/worker-protocol.md sections 3 and 5).
 
 Order for one request: `accepted`, any number of `progress` and `tokens`, then exactly one of `done`
 or `error`; an `error` may also come instead of `accepted`. Requests may interleave, up to the ready
@@ -11,14 +11,9 @@ line's `max_inflight_requests`.
 
 from __future__ import annotations
 
-import json
-import string
-from typing import Any, Final, Literal, TypeVar, dataclass_transform
+from typing import Final, Literal, TypeVar, dataclass_transform
 
 import attrs
-import cattrs
-from cattrs.errors import CattrsError
-from cattrs.strategies import configure_tagged_union
 
 PROTOCOL_VERSION: Final = 1
 MAX_WORKER_LINE_BYTES: Final = 4 * 1024 * 1024
@@ -330,115 +325,3 @@ class Shutdown:
 
 
 WorkerCommand = Generate | Cancel | Open | Reset | Close | Show | Count | Ping | Shutdown
-
-
-# ---------------------------------------------------------------- codec
-
-
-class ProtocolError(ValueError):
-    """A line that is not one of the messages above. `known` false: JSON with an unknown tag, which a
-    reader logs and skips; true: not JSON or wrong fields, after which the peer cannot be trusted."""
-
-    def __init__(self, reason: str, *, known: bool) -> None:
-        super().__init__(reason)
-        self.known = known
-
-
-def _exact(kind: type) -> Any:
-    """Structure hook without coercion: a wrong JSON type is an error, a bool is no number."""
-
-    def structure(value: Any, _type: Any) -> Any:
-        if kind is float and type(value) is int:
-            return float(value)
-        if type(value) is not kind:
-            raise TypeError(f"expected {kind.__name__}, got {type(value).__name__}")
-        return value
-
-    return structure
-
-
-def _structure_segment(value: Any, _type: Any) -> Segment:
-    if not isinstance(value, dict):
-        raise TypeError("a prompt segment is an object")
-    for key, kind in (("text", TextSegment), ("ids", IdsSegment), ("image", ImageSegment)):
-        if key in value:
-            return _converter.structure(value, kind)
-    raise TypeError("a prompt segment has text, ids or image")
-
-
-def _tag(cls: type) -> str:
-    return cls.__name__.lower()
-
-
-_converter = cattrs.Converter(detailed_validation=False)
-for _kind in (str, int, float, bool):
-    _converter.register_structure_hook(_kind, _exact(_kind))
-_converter.register_structure_hook(Segment, _structure_segment)
-configure_tagged_union(WorkerEvent, _converter, tag_generator=_tag, tag_name="event")
-configure_tagged_union(WorkerCommand, _converter, tag_generator=_tag, tag_name="op")
-
-_EVENT_TAGS: Final = frozenset(map(_tag, WorkerEvent.__args__))
-_COMMAND_TAGS: Final = frozenset(map(_tag, WorkerCommand.__args__))
-
-
-def _decode(line: bytes, union: Any, tag_name: str, tags: frozenset[str]) -> Any:
-    try:
-        value: Any = json.loads(line)
-    except (ValueError, RecursionError) as fault:
-        raise ProtocolError(f"not JSON: {type(fault).__name__}", known=True) from fault
-    if not isinstance(value, dict):
-        raise ProtocolError("not an object", known=True)
-    tag: Any = value.get(tag_name)  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if not isinstance(tag, str):
-        raise ProtocolError(f"no {tag_name}", known=True)
-    if tag not in tags:
-        raise ProtocolError(f"unknown {tag_name} {tag[:40]!r}", known=False)
-    try:
-        return _converter.structure(value, union)
-    except (TypeError, ValueError, KeyError, AttributeError, CattrsError) as fault:
-        raise ProtocolError(f"bad {tag}: {type(fault).__name__} {str(fault)[:200]}", known=True) from fault
-
-
-_GAP: Final = b'"image":""'
-_BASE64: Final = string.ascii_letters.encode() + string.digits.encode() + b"+/="
-
-
-def _encode(value: Any, union: Any) -> bytes:
-    # ASCII escapes keep U+2028 and lone surrogates harmless for any reader that splits lines.
-    return json.dumps(_converter.unstructure(value, union), separators=(",", ":")).encode("ascii") + b"\n"
-
-
-def decode_event(line: bytes) -> WorkerEvent:
-    """Decode one line from a worker. Raises ProtocolError."""
-    return _decode(line, WorkerEvent, "event", _EVENT_TAGS)
-
-
-def encode_event(event: WorkerEvent) -> bytes:
-    """Encode one event, with its newline."""
-    return _encode(event, WorkerEvent)
-
-
-def decode_command(line: bytes) -> WorkerCommand:
-    """Decode one line to a worker. Raises ProtocolError."""
-    return _decode(line, WorkerCommand, "op", _COMMAND_TAGS)
-
-
-def encode_command(command: WorkerCommand) -> bytes:
-    """Encode one command, with its newline."""
-    if not isinstance(command, Generate | Count):
-        return _encode(command, WorkerCommand)
-    texts = [segment.image for segment in command.prompt_segments if isinstance(segment, ImageSegment)]
-    images = [text.encode("ascii") for text in texts if text.isascii()]
-    if len(images) < len(texts) or any(image.translate(None, _BASE64) for image in images):
-        return _encode(command, WorkerCommand)
-    # Base64 is put in as it is: the JSON encoder takes 0.2 s for the largest pictures, all of it on the event loop. In
-    # JSON the gap cannot be part of a text, whose quotes are escaped.
-    bare = tuple(
-        attrs.evolve(segment, image="") if isinstance(segment, ImageSegment) else segment
-        for segment in command.prompt_segments
-    )
-    head, *tails = _encode(attrs.evolve(command, prompt_segments=bare), WorkerCommand).split(_GAP)
-    parts = [head]
-    for image, tail in zip(images, tails, strict=True):
-        parts += (_GAP[:-1], image, b'"', tail)
-    return b"".join(parts)

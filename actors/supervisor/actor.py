@@ -38,6 +38,7 @@ from actors.supervisor.states import Event, after
 from actors.supervisor.watchdog import LIMITS_BY_ENGINE, HangLimits, Kill, SendPing, Terminate, Watchdog
 from muse import protocol
 from muse.errors import MuseError, Unavailable, WorkerFault
+from muse.protocol_codec import ProtocolError, decode_event, encode_command
 
 log = logging.getLogger("muse.supervisor")
 
@@ -129,7 +130,7 @@ class WorkerSupervisor:
             return
         run.sinks[command.request_id] = sink
         run.watchdog.started(command.request_id, self._clock())
-        run.link.send(protocol.encode_command(command))
+        run.link.send(encode_command(command))
         self._show_busy(run)
 
     def _cancel_generation(self, request_id: str) -> None:
@@ -137,7 +138,7 @@ class WorkerSupervisor:
         if run is not None and request_id in run.sinks:
             self._next_id += 1
             cancel = protocol.Cancel(request_id=f"cancel-{self._next_id}", target_request_id=request_id)
-            run.link.send(protocol.encode_command(cancel))
+            run.link.send(encode_command(cancel))
             run.watchdog.cancelled(request_id, self._clock())
 
     def _question(self, port: ReplyPort[protocol.Result], make: Callable[[str], protocol.WorkerCommand]) -> None:
@@ -148,7 +149,7 @@ class WorkerSupervisor:
         self._next_id += 1
         request_id = f"ask-{self._next_id}"
         run.questions[request_id] = port
-        run.link.send(protocol.encode_command(make(request_id)))
+        run.link.send(encode_command(make(request_id)))
 
     def _restart_worker(self) -> None:
         self._policy.forget()
@@ -256,7 +257,7 @@ class WorkerSupervisor:
                     pass
                 case SendPing():
                     self._next_id += 1
-                    run.link.send(protocol.encode_command(protocol.Ping(request_id=f"{PING}{self._next_id}")))
+                    run.link.send(encode_command(protocol.Ping(request_id=f"{PING}{self._next_id}")))
                 case Terminate(reason):
                     log.warning("worker-terminated reason=%r", reason)
                     run.link.terminate(reason)
@@ -268,8 +269,8 @@ class WorkerSupervisor:
 
     def _on_line(self, run: WorkerRun, line: bytes) -> None:
         try:
-            event = protocol.decode_event(line)
-        except protocol.ProtocolError as fault:
+            event = decode_event(line)
+        except ProtocolError as fault:
             if fault.known:
                 run.link.kill(f"The model process broke the protocol ({fault}).")
             else:

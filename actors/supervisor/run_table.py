@@ -17,6 +17,7 @@ from actors.supervisor.messages import RequestEvent, Sink
 from actors.supervisor.watchdog import Watchdog
 from muse import protocol
 from muse.errors import MuseError, WorkerFault
+from muse.protocol_codec import encode_command
 
 log = logging.getLogger("muse.supervisor")
 
@@ -67,7 +68,7 @@ class WorkerRun:
             if self.sinks.pop(request_id, None) is not None:
                 # Nobody hears it any more, so it must not keep the engine busy.
                 cancel = protocol.Cancel(request_id=f"lost-{request_id}", target_request_id=request_id)
-                self.link.send(protocol.encode_command(cancel))
+                self.link.send(encode_command(cancel))
             sink.on_lost(WorkerFault("internal_error", "The answer could not be processed."))
 
     def answer(self, result: protocol.Result) -> None:

@@ -10,7 +10,8 @@ import os  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
 
-from muse.protocol import Error, encode_event  # noqa: E402
+from muse.protocol import Error  # noqa: E402
+from muse.protocol_codec import encode_event  # noqa: E402
 from muse.worker import exits  # noqa: E402
 from muse.worker.command_line import WorkerOptions, parse  # noqa: E402
 from muse.worker.loop import ProtocolLoop  # noqa: E402

@@ -25,14 +25,13 @@ from muse.protocol import (
     Loading,
     Open,
     Ping,
-    ProtocolError,
     Reset,
     Result,
     Show,
     Shutdown,
     WorkerEvent,
-    decode_command,
 )
+from muse.protocol_codec import ProtocolError, decode_command
 from muse.worker import exits
 from muse.worker.engines.base import CancelToken, Engine, EngineFault
 from muse.worker.stdio import EventWriter, LineTooLong, read_lines

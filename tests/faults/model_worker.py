@@ -33,9 +33,8 @@ from muse.protocol import (
     TextSegment,
     Tokens,
     WorkerEvent,
-    decode_command,
-    encode_event,
 )
+from muse.protocol_codec import decode_command, encode_event
 
 SLOTS: Final = 2
 FIRST_ID: Final = 1000

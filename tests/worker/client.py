@@ -22,7 +22,6 @@ from muse.protocol import (
     Error,
     Generate,
     Progress,
-    ProtocolError,
     Ready,
     Result,
     Sampling,
@@ -32,9 +31,8 @@ from muse.protocol import (
     Tokens,
     WorkerCommand,
     WorkerEvent,
-    decode_event,
-    encode_command,
 )
+from muse.protocol_codec import ProtocolError, decode_event, encode_command
 from muse.worker import guard
 
 PROJECT = Path(__file__).resolve().parents[2]

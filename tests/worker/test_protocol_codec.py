@@ -20,7 +20,6 @@ from muse.protocol import (
     IdsSegment,
     ImageSegment,
     Loading,
-    ProtocolError,
     Ready,
     Sampling,
     Supports,
@@ -28,11 +27,8 @@ from muse.protocol import (
     Tokens,
     WorkerCommand,
     WorkerEvent,
-    decode_command,
-    decode_event,
-    encode_command,
-    encode_event,
 )
+from muse.protocol_codec import ProtocolError, decode_command, decode_event, encode_command, encode_event
 
 texts = st.text(st.characters(codec=None), max_size=40) | st.sampled_from(
     ['"image":""', ',"image":"']

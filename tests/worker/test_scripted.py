@@ -26,8 +26,8 @@ from muse.protocol import (
     Sampling,
     TextSegment,
     Tokens,
-    encode_command,
 )
+from muse.protocol_codec import encode_command
 from muse.worker.engines.scripted_script import ScriptFault, read_script
 from muse.worker.engines.scripted_tokens import ScriptedTokenizer
 from tests.worker.client import HANG_S, PROJECT, WorkerProcess, chat

@@ -36,7 +36,8 @@ from typing import Final, Literal
 
 import attrs
 
-from muse.protocol import Done, Error, Ready, Tokens, WorkerEvent, encode_event
+from muse.protocol import Done, Error, Ready, Tokens, WorkerEvent
+from muse.protocol_codec import encode_event
 from muse.worker.engines.base import EngineFault
 from muse.worker.stdio import EventWriter
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -28,15 +29,12 @@ def make_artifact(folder: Path, name: str = "nano-dflash") -> Path:
 def make_program(folder: Path, **manner: Any) -> Path:
     """An executable double that behaves so."""
     program = folder / f"muse_glimmer_worker_{len(list(folder.glob('muse_glimmer_worker_*')))}"
-    lines = (
-        f"#!{sys.executable}",
-        "import os, sys",
-        f"sys.path.insert(0, {str(PROJECT)!r})",
-        f"os.environ['MUSE_DOUBLE'] = {json.dumps(manner)!r}",
-        "from tests.native.double import main",
-        "main()",
+    code = f"import sys; sys.path.insert(0, {str(PROJECT)!r}); from tests.native.double import main; main()"
+    # By a shell, since a "#!" line takes no path with a space in it.
+    program.write_text(
+        f"#!/bin/sh\nexport MUSE_DOUBLE={shlex.quote(json.dumps(manner))}\n"
+        f'exec {shlex.quote(sys.executable)} -c {shlex.quote(code)} "$@"\n'
     )
-    program.write_text("\n".join(lines) + "\n")
     program.chmod(0o755)
     return program
 

@@ -18,6 +18,8 @@ import attrs
 PROTOCOL_VERSION: Final = 1
 MAX_WORKER_LINE_BYTES: Final = 4 * 1024 * 1024
 """Longest line accepted from a worker; a longer one means that it cannot be trusted any more."""
+PENALTY_WINDOW: Final = 64
+"""Tokens that penalties look back at: what llama.cpp takes by default."""
 
 FinishReason = Literal["stop", "length", "cancelled"]
 Phase = Literal["vision", "prefill"]
@@ -80,12 +82,20 @@ Segment = TextSegment | IdsSegment | ImageSegment
 @message
 class Sampling:
     """Sampling as the engine applies it. temperature 0 is greedy; top_k 0, top_p 1 and min_p 0 are off;
-    seed null means random."""
+    seed null means random.
+
+    Penalties come before everything else, also at temperature 0, and look at the last PENALTY_WINDOW tokens of prompt
+    and answer together, so that an answer that goes on elsewhere goes on alike. Of each token that is among them the
+    logit is divided by repeat_penalty (multiplied where it is negative), then lowered by presence_penalty, and by
+    frequency_penalty for each time. 1, 0 and 0 are off."""
 
     temperature: float = 0.0
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     seed: int | None = None
 
 
@@ -99,6 +109,7 @@ class Supports:
     rewind: bool = False
     prefill_progress: bool = False
     grammar: bool = False
+    penalties: bool = False
     logprobs: bool = False
     draft: bool = False
 

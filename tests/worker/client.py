@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
@@ -264,9 +265,20 @@ class Answer:
 
 def group_members(group: int) -> list[int]:
     """Processes of a process group that are not zombies."""
+    return [pid for pid, _ in _members(group)]
+
+
+def _members(group: int) -> list[tuple[int, str]]:
+    """Living processes of a group, with their states in the letters of `ps`."""
     listing = subprocess.run(["ps", "-A", "-o", "pid=,pgid=,stat="], capture_output=True, text=True, check=True)
     rows = [row.split() for row in listing.stdout.splitlines()]
-    return [int(pid) for pid, pgid, state in rows if int(pgid) == group and not state.startswith("Z")]
+    return [(int(pid), state) for pid, pgid, state in rows if int(pgid) == group and not state.startswith("Z")]
+
+
+def stop_group(group: int) -> None:
+    """Stop all processes of a group, and wait until each has stopped: the signal alone only says that it will."""
+    os.killpg(group, signal.SIGSTOP)
+    wait_for(lambda: all(state.startswith("T") for _, state in _members(group)))
 
 
 def worker_pid(guard_pid: int) -> int:

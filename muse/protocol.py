@@ -36,6 +36,7 @@ ErrorCode = Literal[
     "draft_slower",
     "cancel_overdue",
 ]
+FilePart = Literal["model", "draft", "projector", "positions"]
 PatchLevel = Literal["unpatched", "cancel_op", "control_pipe"]
 """How a native program of upstream's can be told to end a request: not at all, by our patch's line, by the pipe of a
 later upstream."""
@@ -115,6 +116,16 @@ class Supports:
 
 
 @message
+class LoadedFile:
+    """A file that the model came from: what it is of the model, its name without folders, its size in bytes.
+    `positions` is the table of places in pictures that comes beside a `.pte` program."""
+
+    part: FilePart
+    name: str
+    size_bytes: int
+
+
+@message
 class Draft:
     """Speculative decoding of one answer: tokens proposed by the draft and accepted by the model."""
 
@@ -141,6 +152,10 @@ class Ready:
     the chat template may use, empty when the model has none. chat_template: Jinja source or null.
     kv_bytes: what conversations have been given at the load; kv_limit_bytes: the most that they, the copies to go back
     to and their cache may have. patch_level: of a native program, null for engines that are none.
+
+    For people: backend, what computes ("MLX (Metal)", "XNNPACK (CPU)"), and device, on which hardware; empty when
+    unknown. files: what was loaded, the model first. load_ms: since the load began, set by the protocol loop.
+    draft_tokens: the most that the draft proposes at a time, null without one or when unknown.
     """
 
     protocol: int
@@ -162,6 +177,10 @@ class Ready:
     kv_bytes: int | None = None
     kv_limit_bytes: int | None = None
     patch_level: PatchLevel | None = None
+    backend: str = ""
+    files: tuple[LoadedFile, ...] = ()
+    load_ms: float | None = None
+    draft_tokens: int | None = None
 
 
 @message

@@ -11,9 +11,12 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, Final, NoReturn, assert_never
+
+import attrs
 
 from muse.protocol import (
     Cancel,
@@ -165,6 +168,7 @@ class ProtocolLoop:
         def report(fraction: float | None, stage: str) -> None:
             self._writer.send(Loading(fraction=fraction, stage=stage))
 
+        began = time.monotonic()
         try:
             ready = self._engine.load(report)
         except EngineFault as fault:
@@ -176,7 +180,7 @@ class ProtocolLoop:
             self.leave(exits.LOAD_FAILED)
         with self._lock:
             self._max_inflight = ready.max_inflight_requests
-        self._writer.send(ready)
+        self._writer.send(attrs.evolve(ready, load_ms=(time.monotonic() - began) * 1000))
 
     def _generate(self, request: Generate, token: CancelToken) -> None:
         last = self._answer(request.request_id, lambda: self._engine.generate(request, self._writer.send, token))

@@ -41,6 +41,17 @@ def test_it_says_what_it_knows(any_nano_server: ServerProcess, name: str) -> Non
         assert (receipt["thinking_tokens"] > 0) == bool(known["reasoning"])
 
 
+def test_it_says_what_was_loaded(any_nano_server: ServerProcess) -> None:
+    """Engine, files with their sizes, what computes and on what, how long the load took, what the draft does."""
+    model = any_nano_server.get("/api/runtime").json()["model"]
+    first = model["files"][0]
+    assert first["part"] == "model"
+    assert all(file["size_bytes"] > 0 and "/" not in file["name"] for file in model["files"])
+    assert all(model[fact] for fact in ("engine", "engine_version", "device", "context_length", "max_sessions"))
+    assert model["load_ms"] > 0
+    assert (model["draft_tokens"] is not None) == model["supports"]["draft"]
+
+
 def test_the_receipts_say_what_was_drafted(any_nano_server: ServerProcess) -> None:
     """More than half of the guesses are right; nothing is said where nothing guesses."""
     runtime = any_nano_server.get("/api/runtime").json()

@@ -24,7 +24,7 @@ def failure(*arguments: str) -> Error:
     return error
 
 
-def test_ready_says_what_the_program_can_do(native: WorkerProcess) -> None:
+def test_ready_says_what_the_program_can_do(native: WorkerProcess, start_native: Start) -> None:
     """What it cannot is false; numbers that its ready line lacks are given or the published artifact's."""
     ready = native.ready()
     supports = ready.supports
@@ -38,6 +38,9 @@ def test_ready_says_what_the_program_can_do(native: WorkerProcess) -> None:
     assert (ready.bos_token, ready.eos_token, ready.eos_ids) == ("<|begin_of_text|>", "<|end_of_text|>", (501, 503))
     assert "<|patch|>" in ready.special_tokens
     assert "sha256:" in ready.engine_version
+    assert ready.draft_tokens == 3
+    assert start_native("--dflash_n_draft=2").ready().draft_tokens == 2
+    assert start_native("--artifact_mode=autoregressive").ready().draft_tokens is None
 
 
 @pytest.mark.parametrize(

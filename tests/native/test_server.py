@@ -39,6 +39,8 @@ def test_runtime_says_what_runs(any_nano_server: ServerProcess) -> None:
     assert model["supports"]["cancel"] == (model["patch_level"] != "unpatched")
     assert model["engine_version"].startswith("muse_glimmer_worker")
     assert (model["thinks"], model["context_length"], model["device"] != "") == (True, 4096, True)
+    assert [(file["part"], file["name"]) for file in model["files"]] == [("model", "model.pte")]
+    assert model["load_ms"] > 0
 
 
 def test_a_stop_string_ends_the_answer(any_nano_server: ServerProcess) -> None:

@@ -1,7 +1,7 @@
 // Which model answers and where it runs, as the server reports it.
 import { html } from "../html.js";
 import { server } from "../state/server.js";
-import { bytes, count } from "./figures.js";
+import { bytes, count, duration } from "./figures.js";
 
 // By the patch level of a native worker; other engines stop at once.
 const STOPPING = {
@@ -16,8 +16,11 @@ export function AboutModel() {
   const rows = [
     ["Name", model.id],
     ["Engine", [model.engine, model.engine_version].filter(Boolean).join(" ")],
+    ["Files", files(model.files)],
+    ["Runs on", [...new Set([model.backend, model.device])].filter(Boolean).join(", ")],
+    ["Loaded in", typeof model.load_ms === "number" ? duration(model.load_ms) : null],
     ["Context", typeof model.context_length === "number" ? `${count(model.context_length)} tokens` : null],
-    ["Device", model.device],
+    ["Draft", draftWords(model, server.value.draft)],
     ["Stopping", STOPPING[model.patch_level]],
     ["Memory", typeof model.memory_bytes === "number" ? bytes(model.memory_bytes) : null],
     ["Conversations", conversationMemory(model)],
@@ -31,6 +34,16 @@ export function AboutModel() {
         .map(([term, value]) => html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`)}
     </dl>
   </section>`;
+}
+
+function files(all = []) {
+  return all.map((file) => `${file.name} (${bytes(file.size_bytes)})`).join(", ");
+}
+
+function draftWords(model, draft) {
+  if (draft && !draft.used) return `left out: ${draft.reason}`;
+  if (!model.supports?.draft && !model.draft_tokens) return null;
+  return model.draft_tokens ? `guesses ${count(model.draft_tokens)} tokens at a time` : "guesses ahead";
 }
 
 function conversationMemory({ kv_bytes: given, kv_limit_bytes: limit }) {

@@ -29,7 +29,8 @@ export function rate(perSecond) {
   return perSecond < 100 ? perSecond.toFixed(1) : count(Math.round(perSecond));
 }
 
-/** Bytes as "105 MB". */
+/** Bytes of a model or its memory as "105 MB", "12.3 GB" or "40 kB". */
 export function bytes(value) {
+  if (value < 1e6) return `${Math.round(value / 1e3)} kB`;
   return value >= 1e9 ? `${(value / 1e9).toFixed(1)} GB` : `${Math.round(value / 1e6)} MB`;
 }

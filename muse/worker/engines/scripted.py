@@ -81,6 +81,7 @@ class ScriptedEngine:
             bos_token="",
             eos_token=end,
             eos_ids=tuple(self._tokenizer.encode(end, special=True)),
+            backend="a script",
             device="none",
         )
         self._player.ready = ready

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 
+from muse.worker.hardware import processor_name
 from tests.api.test_muse_nano import (  # noqa: F401 - tests to be run here
     answers,
     test_a_client_may_set_the_reasoning_strength,
     test_a_further_turn_is_an_exact_prefix,
     test_a_message_of_one_long_run_is_too_long,
     test_it_says_what_it_knows,
+    test_it_says_what_was_loaded,
 )
 from tests.api.test_pictures import ask, asking, stored
 from tests.api.test_tools import test_the_model_calls_and_reads_the_result  # noqa: F401
@@ -26,7 +28,8 @@ def test_runtime_shows_engine_and_backend(any_nano_server: ServerProcess) -> Non
     """With versions, for the page and for people."""
     model = any_nano_server.get("/api/runtime").json()["model"]
     assert model["engine"] == "executorch"
-    assert model["device"] == "XNNPACK (CPU)"
+    assert model["backend"] == "XNNPACK (CPU)"
+    assert model["device"] == processor_name()
     assert "torch" in model["engine_version"]
     assert model["supports"]["grammar"] is False
 

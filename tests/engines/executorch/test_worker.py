@@ -51,10 +51,12 @@ def test_ready_says_what_runs(nano: WorkerProcess) -> None:
     ready = nano.ready()
     assert ready.engine == "executorch"
     assert ready.engine_version.startswith("executorch 1.5.1, torch 2.13.0")
-    assert ready.device == "XNNPACK (CPU)"
+    assert ready.backend == "XNNPACK (CPU)"
+    assert [(file.part, file.name) for file in ready.files] == [("model", "model.pte"), ("positions", "pos_embed.bin")]
     assert ready.model_id == MODEL.stem
     assert (ready.context_length, ready.max_sessions, ready.max_inflight_requests) == (4096, 1, 1)
     assert ready.supports.draft == (b"dflash program" in nano.stderr)
+    assert ready.draft_tokens == (3 if ready.supports.draft else None)
     assert ready.supports.image
     assert ready.supports.ids_with_images
     assert END_OF_TURN in ready.eos_ids

@@ -40,7 +40,7 @@ def folder_with(folder: Path, **files: bytes | None) -> Path:
 def test_a_whole_folder_is_taken(tmp_path: Path) -> None:
     """With its backend, size and name; the table of positions may be missing."""
     found = read_artifact(folder_with(tmp_path))
-    assert (found.backends, found.device) == (("XnnpackBackend",), "XNNPACK (CPU)")
+    assert (found.backends, found.backend) == (("XnnpackBackend",), "XNNPACK (CPU)")
     assert found.size_bytes == len(program_bytes())
     assert found.name == tmp_path.name
     assert found.positions is None

@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from muse.protocol import LoadedFile
 from muse.worker.engines.base import EngineFault
 
 TOKENIZER: Final = "tokenizer.json"
@@ -40,9 +41,18 @@ class Artifact:
     size_bytes: int
 
     @property
-    def device(self) -> str:
+    def backend(self) -> str:
         """What computes, in words."""
         return ", ".join(_DEVICES.get(name, name) for name in self.backends) or "portable kernels (CPU)"
+
+    @property
+    def files(self) -> tuple[LoadedFile, ...]:
+        """What is loaded, by size."""
+        program = LoadedFile(part="model", name=self.program.name, size_bytes=self.size_bytes)
+        if self.positions is None:
+            return (program,)
+        size = self.positions.stat().st_size
+        return program, LoadedFile(part="positions", name=self.positions.name, size_bytes=size)
 
     @property
     def name(self) -> str:

@@ -36,6 +36,11 @@ class DraftFacts:
     context: int
 
 
+def drafted_at_once(facts: DraftFacts) -> int:
+    """Tokens that are guessed in a step."""
+    return min(BLOCK, facts.block) - 1
+
+
 class DraftedDecoder:
     """Up to BLOCK tokens a step."""
 
@@ -43,7 +48,7 @@ class DraftedDecoder:
         self._model = model
         self._facts = facts
         self._end_ids = end_ids
-        self._block = min(BLOCK, facts.block)
+        self._block = drafted_at_once(facts) + 1
         self._position = 0
         self._pending: int | None = None
         self._hidden: list[Array] = []

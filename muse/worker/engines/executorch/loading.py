@@ -14,7 +14,7 @@ from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import EngineFault, ReportLoading
 from muse.worker.engines.executorch.artifact import POSITIONS, Artifact, read_artifact
 from muse.worker.engines.executorch.decoding import Array, Decoder
-from muse.worker.engines.executorch.dflash import DraftedDecoder
+from muse.worker.engines.executorch.dflash import DraftedDecoder, drafted_at_once
 from muse.worker.engines.executorch.library import Library, Program
 from muse.worker.engines.executorch.models import DraftedProgram, SoloProgram
 from muse.worker.engines.executorch.program_facts import ProgramFacts, read_facts
@@ -23,6 +23,7 @@ from muse.worker.engines.executorch.sampling import NotANumber, Sampler
 from muse.worker.engines.executorch.solo import SoloDecoder
 from muse.worker.engines.executorch.tokens import BEGIN, END_OF_TEXT, Tokens
 from muse.worker.engines.executorch.vision import PictureEncoder, read_positions
+from muse.worker.hardware import processor_name
 
 _READ_BYTES: Final = 64 * 1024 * 1024
 _CELL_PATCHES: Final = 4
@@ -113,11 +114,14 @@ def load(options: WorkerOptions, report: ReportLoading) -> tuple[Loaded, Ready]:
         bos_token=BEGIN,
         eos_token=END_OF_TEXT,
         eos_ids=tuple(sorted(tokens.end_ids)),
-        device=artifact.device,
+        backend=artifact.backend,
+        device=processor_name(),
+        files=artifact.files,
+        draft_tokens=drafted_at_once(facts.draft) if facts.draft else None,
         memory_bytes=_memory_bytes(),
     )
     sys.stderr.write(
-        f"executorch: {facts.kind} program, {artifact.size_bytes} bytes, {artifact.device}, {library.versions}, "
+        f"executorch: {facts.kind} program, {artifact.size_bytes} bytes, {artifact.backend}, {library.versions}, "
         f"loaded in {time.monotonic() - began:.1f} s\n"
     )
     return loaded, ready

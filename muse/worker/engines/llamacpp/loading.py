@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import attrs
 
-from muse.protocol import Ready, Supports
+from muse.protocol import FilePart, LoadedFile, Ready, Supports
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import EngineFault, ReportLoading
 from muse.worker.engines.llamacpp.client import Client, Refused
@@ -48,7 +49,21 @@ class Files:
     @property
     def size_bytes(self) -> int:
         """Of all of them."""
-        return sum(file.size_bytes for file in (self.model, self.draft, self.projector) if file is not None)
+        return sum(file.size_bytes for file in self.facts)
+
+    @property
+    def facts(self) -> tuple[LoadedFile, ...]:
+        """What each is called, and its size."""
+        parts: dict[FilePart, ModelFile | None] = {
+            "model": self.model,
+            "draft": self.draft,
+            "projector": self.projector,
+        }
+        return tuple(
+            LoadedFile(part=part, name=file.path.name, size_bytes=file.size_bytes)
+            for part, file in parts.items()
+            if file is not None
+        )
 
 
 def read_files(options: WorkerOptions) -> Files:
@@ -83,7 +98,7 @@ def load_model(
     )
     if plan.checkpoints:
         step.apart = LAST_APART
-    settings = {
+    settings: dict[str, Any] = {
         "model": str(model.path),
         "draft": str(draft.path) if draft else None,
         "draft_tokens": block_size(draft) - 1 if draft else 0,
@@ -141,12 +156,20 @@ def load_model(
         bos_token=props.get("bos_token", ""),
         eos_token=props.get("eos_token", ""),
         eos_ids=tuple(sorted(end)),
-        device=", ".join(started["devices"]),
+        backend=_joined("Metal" if name.startswith("MTL") else name for name, _ in started["devices"]),
+        device=_joined(description for _, description in started["devices"]),
+        files=files.facts,
+        draft_tokens=settings["draft_tokens"] or None,
         memory_bytes=server.memory_bytes(),
         kv_bytes=plan.kv_bytes,
         kv_limit_bytes=plan.limit_bytes,
     )
     return loaded, ready
+
+
+def _joined(names: Iterable[str]) -> str:
+    """Each once."""
+    return ", ".join(dict.fromkeys(filter(None, names)))
 
 
 def _warm_up(client: Client) -> list[int]:

@@ -34,7 +34,7 @@ def main(settings: dict[str, Any]) -> None:
     except Exception as fault:  # any: a binding's faults have no common root
         report({"error": f"{type(fault).__name__}: {fault}"})
         os._exit(1)
-    devices = [f"{d['name']} ({d['description']})" for d in xllamacpp.get_device_info()]
+    devices = [[d["name"], d["description"]] for d in xllamacpp.get_device_info()]
     report({"ready": True, "version": xllamacpp.__version__, "devices": devices, "address": server.listening_address})
     while os.read(life_fd, 4096):
         pass

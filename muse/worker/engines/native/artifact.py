@@ -7,16 +7,19 @@ taken as those of the published artifacts (contracts/pte-contract.md sections 1,
 from __future__ import annotations
 
 import hashlib
+import sys
 from pathlib import Path
 from typing import Final, Literal
 
 import attrs
 
+from muse.protocol import LoadedFile
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import EngineFault
 from muse.worker.hf_tokenizer import JsonTokenizer, TokenizerFault
 
 PUBLISHED_CONTEXT: Final = 131_072
+_PUBLISHED_DRAFTS: Final = 3
 PUBLISHED_MODEL_ID: Final = "muse-glimmer-30b"
 BEGIN: Final = "<|begin_of_text|>"
 END_OF_TURN: Final = "<|eot|>"
@@ -67,6 +70,24 @@ class Artifact:
     def size_bytes(self) -> int:
         """Of the model's file."""
         return self.model.stat().st_size
+
+    @property
+    def files(self) -> tuple[LoadedFile, ...]:
+        """What is loaded."""
+        return (LoadedFile(part="model", name=self.model.name, size_bytes=self.size_bytes),)
+
+    @property
+    def draft_tokens(self) -> int | None:
+        """Tokens that are guessed in a step (section 10 of the former); None without a draft, or when unknown."""
+        if self.kind != "dflash":
+            return None
+        drafts = _value(self.flags, "dflash_n_draft") or str(_PUBLISHED_DRAFTS)
+        return int(drafts) if drafts.isdigit() and int(drafts) > 0 else None
+
+    @property
+    def backend(self) -> str:
+        """What computes, as far as it shows from outside."""
+        return "CUDA" if self.is_cuda else "MLX (Metal)" if sys.platform == "darwin" else ""
 
     def id_of(self, control: str) -> int:
         """A control token's id."""

@@ -42,6 +42,7 @@ from muse.worker.engines.native.prompt import Prompt, PromptEncoder
 from muse.worker.engines.native.reader import AnswerReader
 from muse.worker.engines.native.sessions import Plan, Sessions, settle
 from muse.worker.engines.native.wire import ErrorLine, NativeReady, Terminal
+from muse.worker.hardware import processor_name
 from muse.worker.signs_of_life import signs_of_life
 
 _MOST_SEED: Final = 2**63 - 1
@@ -82,7 +83,10 @@ class NativeEngine:
             bos_token=BEGIN,
             eos_token=END_OF_TEXT,
             eos_ids=(artifact.id_of(END_OF_TEXT), artifact.id_of(END_OF_TURN)),
-            device="CUDA" if artifact.is_cuda else "Metal (MLX)" if sys.platform == "darwin" else "unknown",
+            backend=artifact.backend,
+            device="" if artifact.is_cuda else processor_name(),
+            files=artifact.files,
+            draft_tokens=artifact.draft_tokens,
             memory_bytes=self._program.memory_bytes(),
             patch_level=native.patch_level,
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -27,24 +27,19 @@ def _port(text: str) -> int:
     return port
 
 
-def _context(text: str) -> int:
-    try:
-        tokens = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of tokens") from None
-    if tokens < 1:
-        raise argparse.ArgumentTypeError("the context must have at least one token")
-    return tokens
+def _at_least_one(of_what: str, too_few: str) -> Callable[[str], int]:
+    """Reads a number of something, of which there must be one."""
 
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number of {of_what}") from None
+        if number < 1:
+            raise argparse.ArgumentTypeError(too_few)
+        return number
 
-def _mebibytes(text: str) -> int:
-    try:
-        size = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of MiB") from None
-    if size < 1:
-        raise argparse.ArgumentTypeError("conversations need at least 1 MiB")
-    return size
+    return read
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,13 +86,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     serve.add_argument("--model-id", metavar="NAME", help="with --engine native: what the model is called")
     serve.add_argument(
-        "--context", type=_context, help="tokens a conversation may have (default: what the model allows)"
+        "--context",
+        type=_at_least_one("tokens", "the context must have at least one token"),
+        metavar="TOKENS",
+        help="tokens a conversation may have (default: what the model allows)",
     )
     serve.add_argument(
         "--kv-memory",
-        type=_mebibytes,
+        type=_at_least_one("MiB", "conversations need at least 1 MiB"),
         metavar="MIB",
         help="most memory for conversations, in MiB (default: a quarter of this machine's)",
+    )
+    serve.add_argument(
+        "--threads",
+        type=_at_least_one("threads", "somebody has to compute: at least 1 thread"),
+        metavar="N",
+        help="threads that compute on the processor (default: the engine's choice)",
     )
     serve.add_argument(
         "--open", action=argparse.BooleanOptionalAction, default=False, help="open the page in the browser"
@@ -136,7 +140,8 @@ def _check_native(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         for option, value in (("--model", options.model), ("--worker-bin", options.worker_bin)):
             if value is None:
                 parser.error(f"--engine native needs {option}")
-        for option, value in (("--draft", options.draft), ("--kv-memory", options.kv_memory)):
+        useless = (("--draft", options.draft), ("--kv-memory", options.kv_memory), ("--threads", options.threads))
+        for option, value in useless:
             if value is not None:
                 parser.error(f"{option} is nothing to --engine native: the artifact brings what it needs")
     elif options.worker_bin or options.worker_arg or options.model_id:
@@ -165,6 +170,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         picture_positions=options.picture_positions,
         context=options.context,
         kv_memory_mib=options.kv_memory,
+        threads=options.threads,
         worker_bin=_absolute(options.worker_bin),
         worker_args=tuple(options.worker_arg),
         model_id=options.model_id,

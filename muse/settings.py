@@ -51,8 +51,9 @@ class Settings:
     """What `muse serve` was asked for. model None: the built-in one. draft, mmproj: files that go with it, for guessing
     ahead and for pictures. keep_draft: also when it is found to cost more than it gives. picture_positions: for
     executorch, None: the engine's choice. context None: the model's own length, as far as the engine finds it sensible.
-    kv_memory_mib: most memory for conversations, None: a share of the machine's. port 0: any free port. worker_bin: the
-    native worker's program, worker_args: flags of its own for it, model_id: what its model is called."""
+    kv_memory_mib: most memory for conversations, None: a share of the machine's. threads: that compute, None: the
+    engine's choice. port 0: any free port. worker_bin: the native worker's program, worker_args: flags of its own for
+    it, model_id: what its model is called."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
@@ -64,6 +65,7 @@ class Settings:
     picture_positions: PositionOrder | None = None
     context: int | None = None
     kv_memory_mib: int | None = None
+    threads: int | None = None
     worker_bin: Path | None = None
     worker_args: tuple[str, ...] = ()
     model_id: str | None = None

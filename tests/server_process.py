@@ -19,6 +19,9 @@ import httpx
 
 PROJECT = Path(__file__).resolve().parent.parent
 HANG_GUARD_S = 60.0
+ONE_THREAD = ("--threads", "1")
+"""Of engines in tests, of which several run at a time: threads wait for each other by spinning, which costs more than
+it gives where there are more of them than cores."""
 STATE_GUARD_S = 3 * HANG_GUARD_S
 
 
@@ -29,6 +32,8 @@ class ServerProcess:
         self.home = home
         self.stderr_path = home / "server-stderr.log"
         home.mkdir(parents=True, exist_ok=True)
+        if "--threads" not in arguments and "native" not in arguments:
+            arguments = [*arguments, *ONE_THREAD]
         with self.stderr_path.open("ab") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "muse", "serve", "--port", "0", "--no-open", *arguments],

@@ -45,6 +45,8 @@ class WorkerCommand:
             command += ["--context", str(settings.context)]
         if settings.kv_memory_mib is not None:
             command += ["--kv-mib", str(settings.kv_memory_mib)]
+        if settings.threads is not None:
+            command += ["--threads", str(settings.threads)]
         if settings.worker_bin is not None:
             command += ["--worker-bin", str(settings.worker_bin)]
         command += [f"--worker-arg={flag}" for flag in settings.worker_args]

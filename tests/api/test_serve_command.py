@@ -107,6 +107,8 @@ def test_a_second_start_of_the_same_server_names_the_first(scripted_server: Star
         ("--port", "70000"),
         ("--port", "x"),
         ("--context", "0"),
+        ("--threads", "0"),
+        ("--kv-memory", "much"),
         ("--engine", "magic"),
         ("--nonsense",),
         ("--engine", "scripted", "--mmproj", "pictures.gguf"),

@@ -50,7 +50,7 @@ def model_core(builtin_model: Path, tmp_path: Path) -> Callable[..., AbstractAsy
     def start(
         *, hang_limits: HangLimits | None = None, guard_s: float = HANG_GUARD_S
     ) -> AbstractAsyncContextManager[FaultCore]:
-        settings = Settings(model=builtin_model, home=tmp_path / "home")
+        settings = Settings(model=builtin_model, home=tmp_path / "home", threads=1)
         return running_core(WorkerCommand(settings), settings, hang_limits, guard_s=guard_s)
 
     return start

@@ -59,13 +59,13 @@ class EachTokenAtOnce(WorkerCommand):
 
     def arguments(self) -> list[str]:
         _python, _option, _module, *others = super().arguments()
-        return [sys.executable, "-c", AT_ONCE, *others, "--threads", "1"]
+        return [sys.executable, "-c", AT_ONCE, *others]
 
 
 @asynccontextmanager
 async def reciting(home: Path, kills: int) -> AsyncGenerator[FaultCore]:
     """The actors over muse-nano, which is ready."""
-    settings = Settings(model=MODEL, home=home)
+    settings = Settings(model=MODEL, home=home, threads=1)
     async with running_core(EachTokenAtOnce(settings), settings, guard_s=60 + 5 * kills) as core:
         await core.wait_worker("ready")
         yield core

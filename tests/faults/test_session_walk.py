@@ -313,7 +313,7 @@ class Walk:
 
 async def walk(model: Path, home: Path, *, steps: int, seed: int, kind: type[Walk] = Walk) -> Walk:
     """Take so many steps on a system with this model; where a cold run went another way, the model must be in doubt."""
-    where = Settings(model=model, home=home, context=kind.context)
+    where = Settings(model=model, home=home, context=kind.context, threads=1)
     async with running_core(SmallSteps(where), where, guard_s=60 + 3 * steps) as core:
         await core.wait_worker("ready")
         walk = kind(core, model, seed)

@@ -35,6 +35,7 @@ from muse.protocol import (
 )
 from muse.protocol_codec import ProtocolError, decode_event, encode_command
 from muse.worker import guard
+from tests.server_process import ONE_THREAD
 
 PROJECT = Path(__file__).resolve().parents[2]
 HANG_S = 60.0
@@ -57,6 +58,8 @@ class WorkerProcess:
 
     def __init__(self, *arguments: str, env: dict[str, str] | None = None, script: str | None = None) -> None:
         """arguments: of the worker. script: Python source to run instead of the worker (for the guard)."""
+        if "llamacpp" in arguments and "--threads" not in arguments:
+            arguments = (*arguments, *ONE_THREAD)
         command = [sys.executable, "-c", script] if script else [sys.executable, "-m", "muse.worker", *arguments]
         life_read, self.life_fd = os.pipe()
         self.process = subprocess.Popen(

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from muse.worker.engines.llamacpp.client import Client
 from tests.worker.client import WorkerProcess, group_members, wait_for
+from tests.worker.llama import socket_of
 
 
 @pytest.fixture(scope="session")
@@ -21,6 +23,12 @@ def llama(builtin_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     ) as worker:
         worker.ready()
         yield worker
+
+
+@pytest.fixture
+def inner(llama: WorkerProcess) -> Client:
+    """A client of the native server itself, to compare with."""
+    return Client(str(socket_of(llama)))
 
 
 @pytest.fixture

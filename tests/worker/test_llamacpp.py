@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import stat
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,16 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from muse.protocol import (
-    Accepted,
-    Close,
     Error,
     IdsSegment,
     ImageSegment,
     Loading,
-    Ping,
-    Progress,
-    Reset,
-    Result,
     Segment,
     TextSegment,
     Tokens,
@@ -34,7 +24,8 @@ from muse.worker.engines.llamacpp.gguf import read_model_file
 from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
-from tests.worker.client import WorkerProcess, chat, children_of, group_members, wait_for, worker_pid
+from tests.worker.client import WorkerProcess, chat
+from tests.worker.llama import socket_of
 
 pytestmark = pytest.mark.model
 
@@ -42,45 +33,11 @@ pytestmark = pytest.mark.model
 SIGNS = "你好吗？我很好。你好吗？我很好。你好吗？我很好。🎉🦩🎉🦩🎉🦩🎉🦩你好吗？我很好。🎉🦩🎉🦩"
 # The built-in model has no token for some bytes (control characters, beginnings of rare planes).
 WRITABLE = [*map(chr, range(0x20, 0x7F)), *"\n\täßÆжλא中文字한🎉🦩\u200d\u2028"]
-LONG_TEXT = "The quick brown fox jumps over the lazy dog. " * 90  # about 900 tokens
-
-
-def socket_of(worker: WorkerProcess) -> Path:
-    """The native server's socket, from the command line of its process."""
-    (engine,) = children_of(worker_pid(worker.process.pid))
-    command = subprocess.run(
-        ["ps", "-ww", "-o", "args=", "-p", str(engine)], capture_output=True, text=True, check=True
-    )
-    return Path(command.stdout.split('"socket": "')[1].split('"')[0])
-
-
-def engine_pid(worker: WorkerProcess) -> int:
-    """The native server's process; while it loads, the worker has other children for moments."""
-    listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,ppid=,args="], capture_output=True, text=True, check=True)
-    parent = worker_pid(worker.process.pid)
-    rows = [line.split(None, 2) for line in listing.stdout.splitlines()]
-    (found,) = [int(pid) for pid, ppid, args in rows if int(ppid) == parent and "llamacpp.serve" in args]
-    return found
-
-
-@pytest.fixture
-def inner(llama: WorkerProcess) -> Client:
-    """A client of the native server itself, to compare with."""
-    return Client(str(socket_of(llama)))
 
 
 @pytest.fixture
 def encoder(inner: Client, builtin_model: Path) -> PromptEncoder:
     return PromptEncoder(inner, Vocabulary(read_model_file(builtin_model)), None)
-
-
-@pytest.fixture
-def own(builtin_model: Path) -> Iterator[WorkerProcess]:
-    """A worker of one's own, still loading, to be hurt."""
-    arguments = ["--engine", "llamacpp", "--model", str(builtin_model), "--context", "1024", "--slots", "1"]
-    with WorkerProcess(*arguments) as worker:
-        yield worker
-    wait_for(lambda: not group_members(worker.process.pid))
 
 
 def test_ready_says_what_was_loaded(llama: WorkerProcess) -> None:
@@ -241,104 +198,6 @@ def test_more_than_the_slots_is_refused(llama: WorkerProcess) -> None:
     llama.collect(running)
 
 
-def test_a_session_is_warm_and_a_scratch_request_cold(llama: WorkerProcess) -> None:
-    """The second turn evaluates only what is new; the same prompt without a session evaluates everything."""
-    first = llama.ask(chat(LONG_TEXT[:900]), session="warm", limit=8).done
-    second_prompt = (*chat(LONG_TEXT[:900]), IdsSegment(ids=first.generated_token_ids or ()), *chat("And?"))
-    second = llama.ask(second_prompt, session="warm", limit=4)
-    scratch = llama.ask(second_prompt, limit=4).done
-    assert second.accepted
-    assert second.accepted.session_reset_reason == "exact_prefix"
-    assert second.accepted.reused_prompt_tokens >= first.prompt_tokens + first.completion_tokens - 1
-    assert second.done.prefilled_prompt_tokens == second.done.prompt_tokens - second.done.reused_prompt_tokens
-    assert (scratch.reused_prompt_tokens, scratch.session_reset_reason) == (0, "new")
-
-
-def test_an_edit_keeps_the_common_beginning(llama: WorkerProcess) -> None:
-    """A changed last message costs only itself."""
-    llama.ask(chat(LONG_TEXT[:900] + "one"), session="edit", limit=4)
-    edited = llama.ask(chat(LONG_TEXT[:900] + "two"), session="edit", limit=4).done
-    assert edited.session_reset_reason == "rewound"
-    assert edited.reused_prompt_tokens > 100
-
-
-def test_reset_makes_the_next_request_cold(llama: WorkerProcess) -> None:
-    """Nothing of the session is used again, once."""
-    llama.ask(chat(LONG_TEXT[:300]), session="forget", limit=4)
-    llama.send(Reset(request_id="reset", session_id="forget"))
-    llama.wait(Result, "reset")
-    fresh = llama.ask(chat(LONG_TEXT[:300]), session="forget", limit=4).done
-    again = llama.ask(chat(LONG_TEXT[:300]), session="forget", limit=4).done
-    assert (fresh.reused_prompt_tokens, fresh.session_reset_reason) == (0, "new")
-    assert again.reused_prompt_tokens > 0
-    llama.send(Close(request_id="close", session_id="forget"))
-    llama.wait(Result, "close")
-
-
-def cancelled_before_accepted(worker: WorkerProcess, session: str) -> None:
-    """A request that ends before the engine looks at it, because that is busy with the step of another one."""
-    for _ in range(20):
-        other = worker.start(chat("Something else. " + LONG_TEXT[:1500]), session="other", limit=1)
-        worker.wait(Accepted, other)
-        running = worker.start(chat(LONG_TEXT[:900]), session=session, limit=4)
-        worker.cancel(running)
-        early = worker.finish(running).accepted is None
-        worker.cancel(other)
-        worker.finish(other)
-        if early:
-            return
-    raise AssertionError("every cancel came too late")
-
-
-def test_a_reset_outlives_a_request_that_never_began(llama: WorkerProcess) -> None:
-    """What was to be forgotten is not used by the request after that one either."""
-    llama.ask(chat(LONG_TEXT[:900]), session="early", limit=4)
-    llama.send(Reset(request_id="early", session_id="early"))
-    llama.wait(Result, "early")
-    cancelled_before_accepted(llama, "early")
-    fresh = llama.ask(chat(LONG_TEXT[:900]), session="early", limit=4).done
-    assert (fresh.reused_prompt_tokens, fresh.session_reset_reason) == (0, "new")
-
-
-def test_a_request_that_never_began_leaves_its_session_warm(llama: WorkerProcess) -> None:
-    """All of the prompt is still there, more than a step of it."""
-    llama.ask(chat(LONG_TEXT[:900]), session="kept", limit=4)
-    cancelled_before_accepted(llama, "kept")
-    again = llama.ask(chat(LONG_TEXT[:900]), session="kept", limit=4).done
-    assert again.session_reset_reason == "equal"
-    assert again.prefilled_prompt_tokens <= 1
-
-
-def test_a_long_prompt_goes_in_step_by_step(llama: WorkerProcess) -> None:
-    """Two at a time: each token is evaluated once, in rising steps."""
-    running = [llama.start(chat(f"{n}. " + LONG_TEXT[:2000]), limit=6) for n in range(2)]
-    for answer in llama.collect(running).values():
-        steps = [event.processed for event in answer.progress]
-        assert steps == sorted(set(steps))
-        assert len(steps) > 1
-        assert steps[-1] == answer.done.prompt_tokens == answer.done.prefilled_prompt_tokens
-        assert {event.total for event in answer.progress} == {answer.done.prompt_tokens}
-
-
-def test_a_session_whose_memory_was_lost_is_read_again(builtin_model: Path) -> None:
-    """Without a cache for displaced sessions: what was believed resident is not, and the answer says so."""
-    arguments = ["--engine", "llamacpp", "--model", str(builtin_model), "--slots", "1", "--cache-mib", "0"]
-    with WorkerProcess(*arguments, "--batch", "64", "--context", "2048") as worker:
-        worker.ready()
-        question = (*chat(LONG_TEXT), *chat("Is the fox quick?"))
-        first = worker.ask(question, session="lost", limit=8).done
-        worker.ask(chat("And now to something else."), session="other", limit=4)
-        known = IdsSegment(ids=first.generated_token_ids or ())
-        follow_up = (*question, known, *chat("Why? " + LONG_TEXT[:600]))
-        again = worker.ask(follow_up, session="lost", limit=8)
-        cold = worker.ask(follow_up, limit=8)
-    assert again.done.reused_prompt_tokens < 10
-    assert again.done.session_reset_reason == "rewound"
-    assert again.done.prefilled_prompt_tokens == again.done.prompt_tokens - again.done.reused_prompt_tokens
-    assert [event.processed for event in again.progress] == sorted({event.processed for event in again.progress})
-    assert cold.done.prompt_tokens == again.done.prompt_tokens
-
-
 FORM = {
     "type": "object",
     "properties": {"animal": {"enum": ["fox", "dog"]}, "legs": {"type": "integer"}},
@@ -401,137 +260,6 @@ def test_an_answer_that_breaks_its_schema_is_never_passed_off(
     assert llama.ask(chat("hi"), limit=2).done.completion_tokens == 2
 
 
-def test_a_displaced_session_is_warm_again(llama: WorkerProcess) -> None:
-    """Two others take both slots; the first comes back from the prompt cache in RAM."""
-    sessions = [f"crowd{n}" for n in range(3)]
-    for session in sessions:
-        llama.ask(chat(f"{session} " + LONG_TEXT[:600]), session=session, limit=4)
-    back = llama.ask(chat("crowd0 " + LONG_TEXT[:600]), session="crowd0", limit=4).done
-    assert back.reused_prompt_tokens > 100
-
-
-def test_cancel_in_decode(llama: WorkerProcess, inner: Client) -> None:
-    """done comes with what was generated, the engine is idle by then, and the session stays warm."""
-    running = llama.start(chat("Write a very long story."), session="cut", limit=1000)
-    llama.wait(Tokens, running)
-    llama.cancel(running)
-    answer = llama.finish(running)
-    assert not any(slot["is_processing"] for slot in inner.call("GET", "/slots"))
-    assert answer.done.finish_reason == "cancelled"
-    assert answer.done.generated_token_ids
-    assert answer.done.completion_tokens == len(answer.done.generated_token_ids) < 1000
-    resumed = (*chat("Write a very long story."), IdsSegment(ids=answer.done.generated_token_ids))
-    assert llama.ask(resumed, session="cut", limit=4).done.session_reset_reason == "equal"
-
-
-def test_cancel_in_prefill(llama: WorkerProcess, inner: Client) -> None:
-    """The rest of the prompt is not evaluated, no token comes, the next request is served."""
-    running = llama.start(chat(LONG_TEXT), session="cutp", limit=10)
-    llama.wait(Progress, running)
-    llama.cancel(running)
-    answer = llama.finish(running)
-    assert not any(slot["is_processing"] for slot in inner.call("GET", "/slots"))
-    assert answer.done.finish_reason == "cancelled"
-    assert answer.done.completion_tokens == 0
-    assert 0 < answer.done.prefilled_prompt_tokens < answer.done.prompt_tokens
-    assert llama.ask(chat(LONG_TEXT[:600]), session="cutp", limit=2).done.reused_prompt_tokens > 0
-
-
-def test_cancel_that_comes_first(llama: WorkerProcess) -> None:
-    """A cancel right behind its request, and one behind its end: exactly one done each."""
-    for limit in (1, 200):
-        running = llama.start(chat("Hello"), limit=limit)
-        llama.cancel(running)
-        llama.cancel(running)
-        assert llama.finish(running).end is not None
-    llama.send(Ping(request_id="sync"))
-    llama.wait(Result, "sync")
-
-
 def test_a_prompt_without_specials_gets_no_bos(llama: WorkerProcess) -> None:
     """This model wants none."""
     assert llama.count((TextSegment(text="hello", special=False),)) == 1
-
-
-@pytest.mark.parametrize("phase", ["load", "prefill", "decode"])
-def test_end_of_input_ends_everything(own: WorkerProcess, phase: str) -> None:
-    """Also while the library loads or computes: status 0, no process, no socket left."""
-    if phase == "load":
-        own.wait(Loading)
-        own.next(lambda e: isinstance(e, Loading) and e.stage == "loading the model")
-    else:
-        own.ready()
-        folder = socket_of(own).parent
-        own.wait(Progress if phase == "prefill" else Tokens, own.start(chat(LONG_TEXT if phase == "prefill" else "Hi")))
-    own.end_of_input()
-    assert own.wait_exit() == 0
-    wait_for(lambda: not group_members(own.process.pid))
-    if phase != "load":
-        assert not folder.exists()
-
-
-@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
-def test_death_of_the_native_process_is_told_and_passed_on(own: WorkerProcess, number: signal.Signals) -> None:
-    """A fatal error says how it died, and the worker ends by the same signal."""
-    own.ready()
-    own.wait(Accepted, own.start(chat("Write a long story.")))
-    (engine,) = children_of(worker_pid(own.process.pid))
-    os.kill(engine, number)
-    error = own.wait(Error)
-    assert error.fatal
-    assert number.name in error.message
-    assert error.code == ("engine_killed" if number == signal.SIGKILL else "engine_error")
-    assert ("the memory did not suffice" in error.message) == (number == signal.SIGKILL)
-    assert own.wait_exit() == -number
-
-
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGKILL, "engine_killed"), (signal.SIGTERM, "engine_killed"), (signal.SIGSEGV, "engine_error")],
-)
-def test_a_death_in_the_load_is_told(own: WorkerProcess, number: signal.Signals, code: str) -> None:
-    """One from outside is told apart from a crash, which the next load would repeat."""
-    own.next(lambda e: isinstance(e, Loading) and e.stage == "loading the model")
-    os.kill(engine_pid(own), number)
-    error = own.wait(Error)
-    assert (error.code, error.fatal) == (code, True)
-    assert f"cannot load this model: the engine's process died by {number.name}" in error.message
-    assert own.wait_exit() == 3
-
-
-def test_sigkill_of_the_worker_takes_the_native_process_along(own: WorkerProcess) -> None:
-    """The guard ends what the worker could not."""
-    own.ready()
-    os.kill(worker_pid(own.process.pid), signal.SIGKILL)
-    assert own.wait_exit() == -signal.SIGKILL
-    wait_for(lambda: not group_members(own.process.pid))
-
-
-def test_folders_of_dead_workers_are_removed(builtin_model: Path, tmp_path: Path) -> None:
-    """And those of living ones are not."""
-    run = tmp_path / "run"
-    dead, living = run / "muse-llamacpp-4194300-abc", run / f"muse-llamacpp-{os.getpid()}-abc"
-    for folder in (dead, living, run / "other"):
-        folder.mkdir(parents=True)
-    arguments = ["--engine", "llamacpp", "--model", str(builtin_model), "--context", "256"]
-    with WorkerProcess(*arguments, env={"MUSE_HOME": str(tmp_path)}) as worker:
-        worker.next(lambda e: isinstance(e, Loading) and e.stage == "loading the model")
-        assert not dead.exists()
-        assert {living, run / "other"} <= set(run.iterdir())
-
-
-def test_a_long_home_is_no_obstacle_and_a_full_context_ends(builtin_model: Path, tmp_path: Path) -> None:
-    """A socket path has a limit of about 100 bytes; a longer home means another folder. An answer has as many
-    tokens as accepted promised room for, then it ends with length."""
-    home = tmp_path / ("long" * 30)
-    arguments = ["--engine", "llamacpp", "--model", str(builtin_model), "--context", "256"]
-    with WorkerProcess(*arguments, env={"MUSE_HOME": str(home)}) as worker:
-        assert worker.ready().context_length == 256
-        assert len(os.fsencode(socket_of(worker))) <= 100
-        answer = worker.ask((IdsSegment(ids=(338,) * 248),))
-        assert answer.accepted
-        assert answer.accepted.room == answer.done.completion_tokens == 8
-        assert answer.done.finish_reason == "length"
-        progress = [event.processed for event in answer.progress]
-        assert progress == sorted(set(progress))
-        assert progress[-1] == 248

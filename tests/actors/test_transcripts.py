@@ -15,9 +15,8 @@ from typing import TypeVar
 import attrs
 import pytest
 import trio
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 import actors.transcripts.sessions
 from actors.kernel import Mailbox
@@ -51,6 +50,7 @@ from tests.actors.conversation_model import (
     request_of,
     said,
 )
+from tests.state_machines import explore
 
 T = TypeVar("T")
 
@@ -389,30 +389,20 @@ class Conversations(RuleBasedStateMachine):
             assert raws == [answer.raw for answer in session.answers]
 
 
-def explore(examples: int, steps: int, *, again_the_same: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(actors.transcripts.sessions, "MAX_SESSIONS", MAX_SESSIONS)
-        patch.setattr(actors.transcripts.sessions, "MAX_CHARS", MAX_CHARS)
-        patch.setattr(actors.transcripts.sessions, "MAX_PICTURE_BYTES", MAX_PICTURE_BYTES)
-        run_state_machine_as_test(
-            Conversations,
-            settings=settings(
-                max_examples=examples,
-                stateful_step_count=steps,
-                deadline=None,
-                derandomize=again_the_same,
-                database=None,
-                suppress_health_check=list(HealthCheck),
-            ),
-        )
+@pytest.fixture(autouse=True)
+def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that sessions are forgotten."""
+    monkeypatch.setattr(actors.transcripts.sessions, "MAX_SESSIONS", MAX_SESSIONS)
+    monkeypatch.setattr(actors.transcripts.sessions, "MAX_CHARS", MAX_CHARS)
+    monkeypatch.setattr(actors.transcripts.sessions, "MAX_PICTURE_BYTES", MAX_PICTURE_BYTES)
 
 
 def test_random_conversations_keep_the_model() -> None:
     """The quick profile: always the same ones."""
-    explore(80, 40, again_the_same=True)
+    explore(Conversations, 80, 40, again_the_same=True)
 
 
 @pytest.mark.slow
 def test_many_random_conversations_keep_the_model() -> None:
     """The deep one: others each time."""
-    explore(600, 80, again_the_same=False)
+    explore(Conversations, 600, 80, again_the_same=False)

@@ -19,16 +19,8 @@ from typing import Any, TypeVar
 import pytest
 import trio
 import trio.testing
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from actors.reply import Failed, Finished, Outcome, Reply
 from actors.sessions.messages import CancelTurn
@@ -38,6 +30,7 @@ from muse.protocol import Tokens
 from muse.settings import Limits, Settings
 from tests.faults.core import FaultCore, running_core
 from tests.faults.model_worker import READY, ModelWorker, ModelWorkers, done, words_of
+from tests.state_machines import explore
 
 T = TypeVar("T")
 QUEUE = 4
@@ -360,27 +353,13 @@ class Faults(RuleBasedStateMachine):
                 assert asked.cancelled
 
 
-def explore(examples: int, steps: int, *, again_the_same: bool) -> None:
-    run_state_machine_as_test(
-        Faults,
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=steps,
-            deadline=None,
-            derandomize=again_the_same,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-        ),
-    )
-
-
 def test_random_sequences_keep_the_model() -> None:
     """The quick profile: always the same sequences."""
-    explore(120, 50, again_the_same=True)
+    explore(Faults, 120, 50, again_the_same=True)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(5))
 def test_long_random_sequences_keep_the_model(part: int) -> None:
     """The deep one: others each time, in parts that end before a hang is suspected."""
-    explore(250, 100, again_the_same=False)
+    explore(Faults, 250, 100, again_the_same=False)

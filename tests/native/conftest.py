@@ -11,7 +11,7 @@ import pytest
 
 from tests.native.doubles import LEVELS, worker_arguments
 from tests.server_process import ServerProcess
-from tests.worker.client import WorkerProcess, group_members, wait_for
+from tests.worker.client import WorkerProcess, Workers
 
 # Cancelling is tested at every level. What all levels do alike is, too, by `bootstrap test --full`.
 ONE_OF_LEVELS = [level if level == "cancel_op" else pytest.param(level, marks=pytest.mark.slow) for level in LEVELS]
@@ -29,19 +29,13 @@ def native(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def start_native(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts workers: `start_native(*flags, level=..., ...)`. Their groups must be gone at the end."""
-    started: list[WorkerProcess] = []
+    workers = Workers()
 
     def start(*flags: str, ready: bool = True, **manner: Any) -> WorkerProcess:
-        worker = WorkerProcess(*worker_arguments(tmp_path, *flags, **manner))
-        started.append(worker)
-        if ready:
-            worker.ready()
-        return worker
+        return workers.start(*worker_arguments(tmp_path, *flags, **manner), ready=ready)
 
     yield start
-    for worker in started:
-        worker.stop()
-        wait_for(lambda pid=worker.process.pid: not group_members(pid))
+    workers.stop()
 
 
 @contextmanager

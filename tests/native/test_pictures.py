@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from muse.protocol import Close, ImageSegment, Segment, Show, TextSegment
+from muse.protocol import Close, ImageSegment, Segment, Show
 from tests.native.doubles import worker_arguments
 from tests.native.test_engine import small
 from tests.picture_files import plain, saved, segment_of, turned
 from tests.worker.client import WorkerProcess
 from tests.worker.nano import (
+    END,
     IMAGE_DIALOGUES,
     answer_ids,
     as_ids,
@@ -23,8 +24,6 @@ from tests.worker.nano import (
     turns,
     with_pictures,
 )
-
-END = TextSegment(text="<|eot|>", special=True)
 
 
 @pytest.fixture(scope="module")

@@ -266,6 +266,27 @@ class Answer:
         return self.end
 
 
+class Workers:
+    """Workers that a test starts. `stop` ends them, and waits until their groups are gone."""
+
+    def __init__(self) -> None:
+        self._started: list[WorkerProcess] = []
+
+    def start(self, *arguments: str, ready: bool) -> WorkerProcess:
+        """One more, by the arguments of WorkerProcess; ready: wait until it is."""
+        worker = WorkerProcess(*arguments)
+        self._started.append(worker)
+        if ready:
+            worker.ready()
+        return worker
+
+    def stop(self) -> None:
+        """End all of them."""
+        for worker in self._started:
+            worker.stop()
+            wait_for(lambda pid=worker.process.pid: not group_members(pid))
+
+
 def group_members(group: int) -> list[int]:
     """Processes of a process group that are not zombies."""
     return [pid for pid, _ in _members(group)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from muse.worker.engines.llamacpp.client import Client
-from tests.worker.client import WorkerProcess, group_members, wait_for
+from tests.worker.client import WorkerProcess, Workers
 from tests.worker.llama import socket_of
 
 
@@ -34,18 +35,13 @@ def inner(llama: WorkerProcess) -> Client:
 @pytest.fixture
 def scripted(tmp_path: Path) -> Iterator[Callable[..., WorkerProcess]]:
     """Starts workers with the scripted engine: `scripted(script)`. Their groups must be gone at the end."""
-    started: list[WorkerProcess] = []
+    workers = Workers()
+    paths = (tmp_path / f"script{number}.json" for number in itertools.count())
 
     def start(script: dict[str, Any], *, ready: bool = True) -> WorkerProcess:
-        path = tmp_path / f"script{len(started)}.json"
+        path = next(paths)
         path.write_text(json.dumps(script))
-        worker = WorkerProcess("--engine", "scripted", "--script", str(path))
-        started.append(worker)
-        if ready:
-            worker.ready()
-        return worker
+        return workers.start("--engine", "scripted", "--script", str(path), ready=ready)
 
     yield start
-    for worker in started:
-        worker.stop()
-        wait_for(lambda pid=worker.process.pid: not group_members(pid))
+    workers.stop()

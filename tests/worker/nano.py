@@ -25,6 +25,8 @@ WINDOW: Final = 32
 _CONTENT: Final[dict[str, Any]] = json.loads((FOLDER / "dialogues.json").read_text(encoding="utf-8"))
 DATE: Final[str] = _CONTENT["current_date"]
 END_OF_TURN: Final[int] = _CONTENT["end_of_turn"]["id"]
+END: Final = TextSegment(text=_CONTENT["end_of_turn"]["text"], special=True)
+"""The same as a segment."""
 DIALOGUES: Final[dict[str, dict[str, Any]]] = {dialogue["name"]: dialogue for dialogue in _CONTENT["dialogues"]}
 TEXT_DIALOGUES: Final = tuple(name for name, content in DIALOGUES.items() if not content["turns"][0]["images"])
 PLAIN_DIALOGUES: Final = tuple(name for name in TEXT_DIALOGUES if not DIALOGUES[name]["tools"])

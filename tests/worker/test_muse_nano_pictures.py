@@ -21,6 +21,7 @@ from tests.picture_files import STILL, plain, png_claiming, saved, segment_of
 from tests.worker.client import WorkerProcess
 from tests.worker.nano import (
     DRAFT,
+    END,
     END_OF_TURN,
     IMAGE_DIALOGUES,
     MMPROJ,
@@ -40,7 +41,6 @@ SPARE = 8
 QUESTIONS = ("joke", "image-red", "fruit", "image-green", "sum", "image-blue")
 HEAD = TextSegment(text="<|begin_of_text|><|start|>user<|message|>", special=True)
 TAIL = TextSegment(text="<|eot|><|start|>assistant", special=True)
-END = TextSegment(text="<|eot|>", special=True)
 
 
 @pytest.fixture(scope="module")

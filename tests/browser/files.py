@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 from playwright.sync_api import FilePayload, Locator, Page
 
 
@@ -14,12 +16,13 @@ def add(page: Page, *files: FilePayload) -> None:
 
 def hand_over(target: Locator, how: str, files: list[FilePayload], texts: dict[str, str] | None = None) -> None:
     """Paste or drop files as the system would. (Chromium lets scripts make such events.)"""
-    described = [{"name": f["name"], "type": f["mimeType"], "bytes": list(f["buffer"])} for f in files]
+    described = [{"name": f["name"], "type": f["mimeType"], "data": b64encode(f["buffer"]).decode()} for f in files]
     target.evaluate(
         """(element, [how, files, texts]) => {
           const data = new DataTransfer();
           for (const [type, text] of Object.entries(texts)) data.setData(type, text);
-          for (const {name, type, bytes} of files) data.items.add(new File([new Uint8Array(bytes)], name, {type}));
+          const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+          for (const {name, type, data: text} of files) data.items.add(new File([bytes(text)], name, {type}));
           const options = {bubbles: true, cancelable: true};
           const event = how === "paste"
             ? new ClipboardEvent("paste", {...options, clipboardData: data})

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from muse.settings import BUILT_IN_MODEL
 from tests.browser.scripts import ALWAYS_SENT, ask, record_requests, wait_over, wait_until
 from tests.server_process import ServerProcess
 
@@ -23,6 +24,25 @@ def test_the_built_in_model_answers_on_the_page(open_page: Callable[..., Page], 
     receipt = answer.locator(".receipt").inner_text()
     assert "tokens/s" in receipt
     assert "first token after" in receipt
+
+
+@pytest.mark.model
+def test_the_settings_tell_what_runs(open_page: Callable[..., Page], muse_server: ServerProcess) -> None:
+    """Each fact of the model that the server gives, in words; none that it does not have."""
+    page = open_page(muse_server.url)
+    page.wait_for_selector(".status.ready")
+    page.get_by_role("button", name="Settings", exact=True).click()
+    facts = page.get_by_role("region", name="The model")
+    model = muse_server.get("/api/runtime").json()["model"]
+    for term, words in (
+        ("Engine", f"{model['engine']} {model['engine_version']}"),
+        ("Files", f"{BUILT_IN_MODEL} (98 MB)"),
+        ("Runs on", f"{model['backend']}, {model['device']}"),
+        ("Loaded in", "s"),
+        ("Context", "tokens"),
+    ):
+        expect(facts.locator("div", has=page.get_by_text(term, exact=True)).locator("dd")).to_contain_text(words)
+    expect(facts.get_by_text("Draft", exact=True)).to_have_count(0)
 
 
 def test_text_shows_while_the_answer_is_still_written(chromium_page: Page) -> None:

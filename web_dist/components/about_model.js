@@ -37,7 +37,8 @@ export function AboutModel() {
 }
 
 function files(all = []) {
-  return all.map((file) => `${file.name} (${bytes(file.size_bytes)})`).join(", ");
+  if (all.length === 0) return null;
+  return all.map((file) => html`<div key=${file.part}>${file.name} (${bytes(file.size_bytes)})</div>`);
 }
 
 function draftWords(model, draft) {

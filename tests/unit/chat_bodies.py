@@ -1,0 +1,31 @@
+"""Bodies of chat requests for the tests of their checks."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pytest
+
+from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
+from muse.errors import ClientFault
+
+DEFAULTS: Final = SamplingDefaults(temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None, max_tokens=512)
+USER: Final = {"role": "user", "content": "hi"}
+
+
+def parse(**fields: Any) -> ChatRequest:
+    """The request of one question with these fields."""
+    return parse_chat_request({"messages": [USER], **fields}, DEFAULTS)
+
+
+def refuse(body: object) -> ClientFault:
+    """Why this body is refused."""
+    with pytest.raises(ClientFault) as caught:
+        parse_chat_request(body, DEFAULTS)
+    assert caught.value.status == 400
+    return caught.value
+
+
+def refuse_field(name: str, value: object) -> ClientFault:
+    """Why one question with this field is refused."""
+    return refuse({"messages": [USER], name: value})

@@ -86,9 +86,10 @@ class Sampling:
     seed null means random.
 
     Penalties come before everything else, also at temperature 0, and look at the last PENALTY_WINDOW tokens of prompt
-    and answer together, so that an answer that goes on elsewhere goes on alike. Of each token that is among them the
-    logit is divided by repeat_penalty (multiplied where it is negative), then lowered by presence_penalty, and by
-    frequency_penalty for each time. 1, 0 and 0 are off."""
+    and answer together, control tokens included, so that an answer that goes on elsewhere goes on alike. Of a picture
+    only the two tokens that enclose it are among them. Of each token that is among them the logit is divided by
+    repeat_penalty (multiplied where it is negative), then lowered by presence_penalty, and by frequency_penalty for
+    each time. 1, 0 and 0 are off."""
 
     temperature: float = 0.0
     top_p: float = 1.0
@@ -98,6 +99,16 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     seed: int | None = None
+
+
+def penalties_on(sampling: Sampling) -> dict[str, float]:
+    """The penalties that are not off, by the names of their fields."""
+    penalties = {
+        "repeat_penalty": (sampling.repeat_penalty, 1.0),
+        "presence_penalty": (sampling.presence_penalty, 0.0),
+        "frequency_penalty": (sampling.frequency_penalty, 0.0),
+    }
+    return {name: value for name, (value, off) in penalties.items() if value != off}
 
 
 @message

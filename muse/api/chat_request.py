@@ -2,7 +2,7 @@
 
 Rules (the wire contract is OpenAI's, tightened so that nothing is dropped silently):
 - null means absent for every known field.
-- A field that cannot be honoured passes only with the value that asks for nothing (`n` 1, penalties 0,
+- A field that cannot be honoured passes only with the value that asks for nothing (`n` 1,
   `logit_bias` {}); else it is refused by name, as is every unknown field. One answer names all of them.
 - Wrong values are reported before refused fields, the first one only.
 - `max_completion_tokens` wins over its older name `max_tokens`; both are checked. More than the model's context
@@ -50,19 +50,20 @@ _MOST_TOKENS: Final = 2**31 - 1
 _TEMPERATURE: Final = NumberRange(low=0, high=2)
 _TOP_P: Final = NumberRange(low=0, high=1, with_low=False)
 _MIN_P: Final = NumberRange(low=0, high=1, with_high=False)
+_REPEAT_PENALTY: Final = NumberRange(low=0.1, high=2)
+"""Logits are divided by it: near 0 they would be too large for an engine's 32 bits."""
+_PENALTY: Final = NumberRange(low=-2, high=2)
+"""OpenAI's range."""
 
 _HONOURED: Final = frozenset(
     (
         *("messages", "model", "stream", "stream_options", "session_id", "stop"),
         *("temperature", "top_p", "top_k", "min_p", "seed", "max_tokens", "max_completion_tokens"),
+        *("repeat_penalty", "presence_penalty", "frequency_penalty"),
         *("muse", "chat_template_kwargs", "reasoning_effort", "response_format"),
         *_TOOL_FIELDS,
     )
 )
-
-
-def _is_zero(value: object) -> bool:
-    return is_number(value) and value == 0
 
 
 def _never(_value: object) -> bool:
@@ -72,8 +73,6 @@ def _never(_value: object) -> bool:
 # Field -> (the values that ask for nothing, in words; the test for them).
 _NEUTRAL: Final[Mapping[str, tuple[str, Callable[[object], bool]]]] = {
     "n": ("1", lambda value: is_number(value) and value == 1),
-    "frequency_penalty": ("0", _is_zero),
-    "presence_penalty": ("0", _is_zero),
     "logit_bias": ("{}", lambda value: value == {}),
     "logprobs": ("false", lambda value: value is False),
     "top_logprobs": ("null", _never),
@@ -101,6 +100,9 @@ class SamplingDefaults:
     top_p: float = 1.0
     top_k: int = 0
     min_p: float = 0.0
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
     seed: int | None = None
     max_tokens: int | None = None
 
@@ -260,12 +262,18 @@ def _parse_stream_options(value: object, offenders: Offenders) -> bool:
 
 
 def _parse_sampling(present: Mapping[str, object], defaults: SamplingDefaults) -> Sampling:
+    def number(name: str, default: float, allowed: NumberRange) -> float:
+        return read_number(present.get(name, default), name, allowed)
+
     seed = present.get("seed", defaults.seed)
     return Sampling(
-        temperature=read_number(present.get("temperature", defaults.temperature), "temperature", _TEMPERATURE),
-        top_p=read_number(present.get("top_p", defaults.top_p), "top_p", _TOP_P),
+        temperature=number("temperature", defaults.temperature, _TEMPERATURE),
+        top_p=number("top_p", defaults.top_p, _TOP_P),
         top_k=read_integer(present.get("top_k", defaults.top_k), "top_k", lowest=0, highest=2**31 - 1),
-        min_p=read_number(present.get("min_p", defaults.min_p), "min_p", _MIN_P),
+        min_p=number("min_p", defaults.min_p, _MIN_P),
+        repeat_penalty=number("repeat_penalty", defaults.repeat_penalty, _REPEAT_PENALTY),
+        presence_penalty=number("presence_penalty", defaults.presence_penalty, _PENALTY),
+        frequency_penalty=number("frequency_penalty", defaults.frequency_penalty, _PENALTY),
         seed=None if seed is None else read_integer(seed, "seed", lowest=0, highest=2**63 - 1),
     )
 

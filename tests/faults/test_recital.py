@@ -147,6 +147,29 @@ async def test_a_killed_recital_is_word_for_word(tmp_path: Path) -> None:
                 raise AssertionError(f"{name}: every kill came too late")
 
 
+async def test_penalties_look_back_over_a_kill(tmp_path: Path) -> None:
+    """What was said before it counts as before: the answer, which they make another than the memorised one, is what it
+    is without a kill. It parts from the memorised one behind the 13th character."""
+    question = turns("count")[0]["messages"][0]["content"]
+    fields: dict[str, Any] = {
+        "temperature": 0,
+        "frequency_penalty": 2.0,
+        "chat_template_kwargs": {"current_date": DATE},
+    }
+    async with reciting(tmp_path, kills=TRIES) as core:
+        whole = await read_and_kill(core, await core.start(question, **fields), (), "engine")
+        assert whole[:13] == known_text("count")[:13]
+        assert whole != known_text("count")
+        for _ in range(TRIES):
+            reply = await core.start(question, **fields)
+            assert await read_and_kill(core, reply, (8,), "engine") == whole
+            if (await finished(reply)).metrics.resumed:
+                assert {command.sampling.frequency_penalty for command in core.generations} == {2.0}
+                break
+        else:
+            raise AssertionError("every kill came too late")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", EVERY)
 async def test_a_recital_is_word_for_word_wherever_it_was_killed(tmp_path: Path, name: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,7 +153,12 @@ def test_a_limit_is_kept(native: WorkerProcess, limit: int, tokens: int) -> None
 
 def test_what_the_program_cannot_do_is_refused_by_name(native: WorkerProcess) -> None:
     """Nothing is dropped silently."""
-    for options, word in (({"min_p": 0.1, "temperature": 1.0}, "min_p"), ({"json_schema": "{}"}, "JSON")):
+    refusals: list[tuple[dict[str, Any], str]] = [
+        ({"min_p": 0.1, "temperature": 1.0}, "min_p"),
+        ({"json_schema": "{}"}, "JSON"),
+        ({"repeat_penalty": 1.1, "frequency_penalty": -1.0}, "repeat_penalty and frequency_penalty"),
+    ]
+    for options, word in refusals:
         error = native.ask(asking("a"), **options).error
         assert (error.code, word in error.message) == ("unsupported", True)
     assert native.ask((IdsSegment(ids=(600,)),)).error.code == "bad_request"

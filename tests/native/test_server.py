@@ -93,12 +93,14 @@ def test_a_crash_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_what_the_engine_cannot_do_is_refused_by_name(any_nano_server: ServerProcess) -> None:
-    """A JSON form, a forced call, min_p; and pictures where it is blind."""
+    """A JSON form, a forced call, penalties, min_p; and pictures where it is blind."""
     hello = [{"role": "user", "content": "hi"}]
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
     refusals: list[tuple[dict[str, Any], str]] = [
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"tools": [tool], "tool_choice": "required"}, "tool_choice"),
+        ({"repeat_penalty": 1.1}, "repeat_penalty"),
+        ({"presence_penalty": 0, "frequency_penalty": 0.5}, "frequency_penalty"),
     ]
     for fields, param in refusals:
         refused = any_nano_server.post("/v1/chat/completions", {"messages": hello, **fields})

@@ -8,8 +8,30 @@ import pytest
 
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.errors import ClientFault
+from muse.protocol import Sampling
 
-DEFAULTS: Final = SamplingDefaults(temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None, max_tokens=512)
+DEFAULTS: Final = SamplingDefaults(
+    temperature=0.7,
+    top_p=0.9,
+    top_k=40,
+    min_p=0.05,
+    repeat_penalty=1.1,
+    presence_penalty=0.2,
+    frequency_penalty=-0.3,
+    seed=None,
+    max_tokens=512,
+)
+SAMPLING: Final = Sampling(
+    temperature=0.7,
+    top_p=0.9,
+    top_k=40,
+    min_p=0.05,
+    repeat_penalty=1.1,
+    presence_penalty=0.2,
+    frequency_penalty=-0.3,
+    seed=None,
+)
+"""What they make of a request that says nothing of it."""
 USER: Final = {"role": "user", "content": "hi"}
 
 

@@ -10,7 +10,7 @@ from muse.api.chat_request import ChatRequest, parse_chat_request
 from muse.api.message import Message
 from muse.errors import ClientFault
 from muse.protocol import Sampling
-from tests.unit.chat_bodies import DEFAULTS, USER, parse, refuse, refuse_field
+from tests.unit.chat_bodies import DEFAULTS, SAMPLING, USER, parse, refuse, refuse_field
 
 
 def test_smallest_request_takes_the_defaults() -> None:
@@ -20,7 +20,7 @@ def test_smallest_request_takes_the_defaults() -> None:
         model=None,
         stream=False,
         include_usage=False,
-        sampling=Sampling(temperature=0.7, top_p=0.9, top_k=40, min_p=0.05, seed=None),
+        sampling=SAMPLING,
         max_tokens=512,
         stop=(),
         session_id=None,
@@ -37,6 +37,9 @@ def test_every_honoured_field_arrives() -> None:
         top_p=1,
         top_k=0,
         min_p=0.5,
+        repeat_penalty=2,
+        presence_penalty=-2,
+        frequency_penalty=2.0,
         seed=2**63 - 1,
         stop=["\n\n", "END"],
         max_tokens=7,
@@ -45,7 +48,16 @@ def test_every_honoured_field_arrives() -> None:
     assert request.model == "m"
     assert request.stream
     assert request.include_usage
-    assert request.sampling == Sampling(temperature=0.0, top_p=1.0, top_k=0, min_p=0.5, seed=2**63 - 1)
+    assert request.sampling == Sampling(
+        temperature=0.0,
+        top_p=1.0,
+        top_k=0,
+        min_p=0.5,
+        repeat_penalty=2.0,
+        presence_penalty=-2.0,
+        frequency_penalty=2.0,
+        seed=2**63 - 1,
+    )
     assert isinstance(request.sampling.temperature, float)
     assert request.stop == ("\n\n", "END")
     assert request.max_tokens == 7
@@ -54,12 +66,11 @@ def test_every_honoured_field_arrives() -> None:
 
 HONOURED_BUT_OPTIONAL = (
     *("model", "stream", "stream_options", "temperature", "top_p", "top_k", "min_p", "seed", "stop"),
+    *("repeat_penalty", "presence_penalty", "frequency_penalty"),
     *("max_tokens", "max_completion_tokens", "session_id", "muse", "chat_template_kwargs", "reasoning_effort"),
 )
 NEUTRAL = {
     "n": 1,
-    "frequency_penalty": 0,
-    "presence_penalty": 0.0,
     "logit_bias": {},
     "logprobs": False,
     "response_format": {"type": "text"},
@@ -91,8 +102,6 @@ def test_a_value_that_asks_for_nothing_passes(name: str) -> None:
         ("n", 2),
         ("n", True),
         ("n", "1"),
-        ("frequency_penalty", 0.1),
-        ("presence_penalty", False),
         ("logit_bias", {"5": 1}),
         ("logprobs", True),
         ("logprobs", 0),

@@ -74,7 +74,12 @@ class ScriptedEngine:
             max_named_sessions=script.max_named_sessions,
             max_inflight_requests=script.slots,
             supports=Supports(
-                cancel=True, rewind=True, prefill_progress=True, grammar=script.grammar, draft=self._has_draft
+                cancel=True,
+                rewind=True,
+                prefill_progress=True,
+                grammar=script.grammar,
+                penalties=script.penalties,
+                draft=self._has_draft,
             ),
             chat_template=script.chat_template,
             special_tokens=script.special_tokens,

@@ -62,6 +62,7 @@ class Script:
     slots: int = 2
     max_named_sessions: int = 2
     grammar: bool = False  # claims to follow a JSON schema, and gives its answer all the same
+    penalties: bool = True  # taken, as all sampling is, and without effect
     special_tokens: tuple[str, ...] = ("<|im_end|>", "<|im_start|>", "<|endoftext|>")
     chat_template: str | None = CHATML
     load_ms: float = 0.0

@@ -40,15 +40,10 @@ from muse.worker.engines.llamacpp.loading import SCRATCH_SLOTS, Loaded, load_mod
 from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt
 from muse.worker.engines.llamacpp.prefill_step import PrefillStep
 from muse.worker.engines.llamacpp.prompt import EncodingCancelled
+from muse.worker.engines.llamacpp.request_body import PLAIN_TOKENS, completion_body, plain_step_body, step_body
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
 from muse.worker.engines.llamacpp.slots import SlotTable
-from muse.worker.engines.llamacpp.stream import (
-    PLAIN_TOKENS,
-    CompletionReader,
-    completion_body,
-    plain_step_body,
-    step_body,
-)
+from muse.worker.engines.llamacpp.stream import CompletionReader
 from muse.worker.residency import common_prefix
 from muse.worker.signs_of_life import signs_of_life
 

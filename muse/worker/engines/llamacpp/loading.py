@@ -149,6 +149,7 @@ def load_model(
             rewind=True,
             prefill_progress=True,
             grammar=True,
+            penalties=True,
             draft=draft is not None,
         ),
         chat_template=props.get("chat_template") or None,

@@ -31,6 +31,7 @@ from muse.protocol import (
     Sampling,
     Show,
     Supports,
+    penalties_on,
 )
 from muse.worker import exits
 from muse.worker.command_line import WorkerOptions
@@ -286,6 +287,8 @@ def _sampling(request: Generate, artifact: Artifact) -> dict[str, Any]:
         raise EngineFault("unsupported", "the native worker cannot hold an answer to a JSON form")
     if sampling.min_p > 0:
         raise EngineFault("unsupported", "the native worker has no min_p: leave it out")
+    if penalties := penalties_on(sampling):
+        raise EngineFault("unsupported", f"the native worker has no {_and(penalties)}: leave it out")
     if sampling.temperature <= 0:
         return {"temperature": 0.0}
     chosen: dict[str, Any] = {}

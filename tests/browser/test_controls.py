@@ -108,6 +108,9 @@ def test_settings_go_with_the_request(chromium_page: Page) -> None:
         "Top-p": "0.9",
         "Top-k": "40",
         "Min-p": "0.05",
+        "Repeat penalty": "1.1",
+        "Presence penalty": "0.5",
+        "Frequency penalty": "-0.2",
         "Longest answer": "64",
         "Seed": "7",
     }.items():
@@ -125,6 +128,9 @@ def test_settings_go_with_the_request(chromium_page: Page) -> None:
         "top_p": 0.9,
         "top_k": 40,
         "min_p": 0.05,
+        "repeat_penalty": 1.1,
+        "presence_penalty": 0.5,
+        "frequency_penalty": -0.2,
         "max_tokens": 64,
         "seed": 7,
         "stop": ["\nEND"],
@@ -145,7 +151,16 @@ def test_the_sheet_over_the_page_closes_by_escape_and_beside_it(
 
 
 @pytest.mark.parametrize(
-    ("label", "value"), [("Temperature", "2.5"), ("Top-p", "0"), ("Top-k", "1.5"), ("Seed", "-1"), ("Min-p", "1e9")]
+    ("label", "value"),
+    [
+        ("Temperature", "2.5"),
+        ("Top-p", "0"),
+        ("Top-k", "1.5"),
+        ("Seed", "-1"),
+        ("Min-p", "1e9"),
+        ("Repeat penalty", "0"),
+        ("Presence penalty", "-2.5"),
+    ],
 )
 def test_a_value_out_of_range_is_explained_and_not_taken(chromium_page: Page, label: str, value: str) -> None:
     """The field says what it takes, and goes back to what holds when it is left."""

@@ -33,7 +33,14 @@ def test_the_sheet_does_not_take_the_focus_back(chromium_page: Page) -> None:
     expect(chromium_page.get_by_label("Longest answer", exact=True)).to_have_value("64")
 
 
-@pytest.mark.parametrize(("label", "key", "typed"), [("Min-p", "min_p", "0.05"), ("Top-p", "top_p", "0.505")])
+@pytest.mark.parametrize(
+    ("label", "key", "typed"),
+    [
+        ("Min-p", "min_p", "0.05"),
+        ("Top-p", "top_p", "0.505"),
+        ("Frequency penalty", "frequency_penalty", "-0.05"),
+    ],
+)
 def test_a_number_is_typed_as_it_is_written(chromium_page: Page, label: str, key: str, typed: str) -> None:
     """Each key stays where it was put, also where the number so far is written shorter (0. and 0.50)."""
     bodies = record_requests(chromium_page)
@@ -102,6 +109,26 @@ def test_the_longest_answer_stays_within_the_context(
     expect(fault).to_have_count(1)
     field.blur()
     expect(field).to_have_value("256")
+
+
+def test_penalties_are_set_only_where_the_engine_has_them(
+    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]
+) -> None:
+    """Else the sheet says why they are not there, and what was set with another engine is neither sent nor lost."""
+    script = {**CHAT_SCRIPT, "penalties": False}
+    page = open_page(scripted_server(script).url)
+    page.wait_for_selector(".status.ready")
+    bodies = record_requests(page)
+    kept = '{"temperature":0.5,"repeat_penalty":1.2,"presence_penalty":1,"frequency_penalty":1}'
+    page.evaluate("kept => localStorage.setItem('muse.sampling', kept)", kept)
+    page.reload()
+    page.wait_for_selector(".status.ready")
+    page.get_by_role("button", name="Settings", exact=True).click()
+    expect(page.get_by_role("region", name="Repetition")).to_contain_text("has no penalties")
+    expect(page.get_by_label(re.compile("penalty"))).to_have_count(0)
+    wait_over(ask(page, "short"))
+    assert {name: value for name, value in bodies[0].items() if name not in ALWAYS_SENT} == {"temperature": 0.5}
+    assert page.evaluate("localStorage.getItem('muse.sampling')") == kept
 
 
 def test_thinking_is_set_only_where_the_model_thinks(thinking_page: Page, chromium_page: Page) -> None:

@@ -48,7 +48,7 @@ export function NumberSetting({ field }) {
         id=${id}
         class=${hasSlider ? "number" : "number wide"}
         type="number"
-        inputmode=${field.whole ? "numeric" : "decimal"}
+        inputmode=${keyboard(field)}
         min=${field.min}
         max=${max}
         step=${field.whole ? 1 : "any"}
@@ -65,6 +65,12 @@ export function NumberSetting({ field }) {
       ${isRefused ? rangeWords(field, max) : field.help}
     </p>
   </div>`;
+}
+
+/** Which keys a phone shows: those for numbers have no minus sign on some. */
+function keyboard(field) {
+  if (field.min < 0) return undefined;
+  return field.whole ? "numeric" : "decimal";
 }
 
 /** Takes the setting back. isPressed: the field is empty because of it; undefined where that needs no button. */

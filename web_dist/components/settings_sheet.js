@@ -5,6 +5,7 @@ import { resetSettings, systemMessage } from "../state/settings.js";
 import { isSettingsOpen, isShortcutListOpen } from "../state/view.js";
 import { AboutModel } from "./about_model.js";
 import { NumberSetting } from "./number_setting.js";
+import { PenaltySettings } from "./penalty_settings.js";
 import { Presets } from "./presets.js";
 import { Sheet } from "./sheet.js";
 import { StopStrings } from "./stop_strings.js";
@@ -34,6 +35,7 @@ export function SettingsSheet() {
       <h3 id="sampling-title">How words are chosen</h3>
       ${SAMPLING.map((field) => html`<${NumberSetting} key=${field.key} field=${field} />`)}
     </section>
+    <${PenaltySettings} />
     <section class="setting-group" aria-labelledby="limits-title">
       <h3 id="limits-title">Length and repeatability</h3>
       ${LIMITS.map((field) => html`<${NumberSetting} key=${field.key} field=${field} />`)}

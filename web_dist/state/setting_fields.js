@@ -44,6 +44,34 @@ export const SAMPLING = [
   },
 ];
 
+/** Against answers that repeat themselves; only for engines that have them. */
+export const PENALTIES = [
+  {
+    key: "repeat_penalty",
+    label: "Repeat penalty",
+    min: 0.1,
+    max: 2,
+    step: 0.05,
+    help: "Above 1 they become less likely, below 1 more likely. 1 turns it off.",
+  },
+  {
+    key: "presence_penalty",
+    label: "Presence penalty",
+    min: -2,
+    max: 2,
+    step: 0.1,
+    help: "Lowers all of them alike, however often they were there. Below 0 it favours them. 0 turns it off.",
+  },
+  {
+    key: "frequency_penalty",
+    label: "Frequency penalty",
+    min: -2,
+    max: 2,
+    step: 0.1,
+    help: "Lowers them more, the more often they were there. Below 0 it favours them. 0 turns it off.",
+  },
+];
+
 export const LIMITS = [
   {
     key: "max_tokens",
@@ -84,7 +112,7 @@ export const THINKING_LIMIT = {
   help: "After so many tokens the model has to answer. 0 lets it answer at once.",
 };
 
-export const NUMBERS = [...SAMPLING, ...LIMITS, THINKING_LIMIT];
+export const NUMBERS = [...SAMPLING, ...PENALTIES, ...LIMITS, THINKING_LIMIT];
 
 /** How long a model with that setting thinks; the server's own names, and ours for people. */
 export const STRENGTHS = { low: "Low", medium: "Medium", high: "High", xhigh: "Extra high" };

@@ -6,7 +6,7 @@
 
 import { computed, signal } from "../vendor/signals.js";
 import { server } from "./server.js";
-import { isValid, MAX_STOP_STRINGS, NUMBERS, STRENGTHS } from "./setting_fields.js";
+import { isValid, MAX_STOP_STRINGS, NUMBERS, PENALTIES, STRENGTHS } from "./setting_fields.js";
 import { readStored, writeStored } from "./storage.js";
 
 const NOTHING_SET = Object.freeze({
@@ -23,6 +23,9 @@ const model = computed(() => server.value?.model ?? null);
 export const thinks = computed(() => model.value?.thinks === true);
 /** The strengths of thinking that the model knows, weakest first; none while it is unknown. */
 export const strengths = computed(() => (model.value?.reasoning_strengths ?? []).filter((name) => Object.hasOwn(STRENGTHS, name)));
+
+/** Whether the engine is known to have no penalties for repetition. */
+export const lacksPenalties = computed(() => model.value?.supports?.penalties === false);
 
 /** Whether a strength is chosen, and the system message names one, too: Muse Glimmer's template then leaves ours out. */
 export const isStrengthTwice = computed(
@@ -61,6 +64,7 @@ export function putSettings(values) {
 export function requestFields() {
   const { stop, reasoning_strength: strength, max_thinking_tokens: thinking, ...numbers } = settings.value;
   const fields = Object.fromEntries(Object.entries(numbers).filter(([, value]) => value !== null));
+  if (lacksPenalties.value) for (const { key } of PENALTIES) delete fields[key];
   const stops = stop.map(unescapeStop).filter((text) => text !== "");
   if (stops.length > 0) fields.stop = stops;
   const isUnknown = model.value === null;

@@ -11,9 +11,9 @@ import pytest
 from muse.protocol import PatchLevel
 from muse.worker.engines.base import CancelToken, EngineFault
 from muse.worker.engines.native import exchange
-from muse.worker.engines.native.exchange import Exchange, Link
+from muse.worker.engines.native.exchange import Exchange, Link, Refused
 from muse.worker.engines.native.lines import Cancelled, NativeLines
-from muse.worker.engines.native.wire import Line, OpDone, Terminal, TokenLine
+from muse.worker.engines.native.wire import ErrorLine, Line, OpDone, Terminal, TokenLine
 
 END = Terminal(
     prompt_tokens=1, completion_tokens=1, finish_reason="stop", reused_prompt_tokens=0, prefilled_prompt_tokens=1,
@@ -134,3 +134,11 @@ def test_a_cancel_is_fenced_off() -> None:
     _request, cancel, fence = around.lines.written
     assert cancel == b'{"op":"cancel"}\n'
     assert b"fence-" in fence
+
+
+def test_an_error_is_fenced_off() -> None:
+    """It may be the answer to the request, and that to its cancel is still to come; or the other way round."""
+    around = Around(iter([ErrorLine(message="no", code=None, session_id=None)]), "cancel_op")
+    with pytest.raises(Refused):
+        around.generate(lambda _text: None, cancelled=True)
+    assert b"fence-" in around.lines.written[-1]

@@ -142,3 +142,14 @@ def test_an_error_is_fenced_off() -> None:
     with pytest.raises(Refused):
         around.generate(lambda _text: None, cancelled=True)
     assert b"fence-" in around.lines.written[-1]
+
+
+@pytest.mark.parametrize(
+    "answer", [OpDone(op="open", session_id="other"), OpDone(op="close", session_id="s"), TokenLine("a"), END]
+)
+def test_the_answer_to_another_command_ends_the_engine(answer: Line) -> None:
+    """Its own names command and conversation."""
+    around = Around(iter([answer]), "unpatched")
+    with pytest.raises(EngineFault) as caught:
+        around.exchange.op("open", "s")
+    assert caught.value.fatal

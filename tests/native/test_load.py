@@ -66,10 +66,10 @@ def test_the_weights_of_cuda_are_found(tmp_path: Path) -> None:
     (tmp_path / "nano-dflash" / "aoti_cuda_blob.ptd").write_bytes(b"FH01")
     with WorkerProcess(*arguments) as worker:
         ready = worker.ready()
-        assert (ready.device, ready.supports.image) == ("CUDA", True)
+        assert (ready.backend, ready.supports.image) == ("CUDA", True)
         assert f"--data_path={tmp_path / 'nano-dflash' / 'aoti_cuda_blob.ptd'}".encode() in worker.stderr
     with WorkerProcess(*arguments, "--worker-arg=--data_path=/other.ptd") as worker:
-        assert worker.ready().device == "CUDA"
+        assert worker.ready().backend == "CUDA"
         assert b"aoti_cuda_blob" not in worker.stderr
 
 

@@ -38,7 +38,8 @@ def _ask(folder: Path, *arguments: str) -> tuple[str, str]:
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         asked = subprocess.run(
-            ["git", "-C", str(folder), *arguments],
+            # Whoever has git watch their files would get a process that stays for each folder asked about.
+            ["git", "-c", "core.fsmonitor=false", "-C", str(folder), *arguments],
             env={**env, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
             stdin=subprocess.DEVNULL,
             capture_output=True,

@@ -2,8 +2,8 @@
 
 Applies `patches/executorch-muse-cancel.patch` to the user's checkout, all of it or nothing, and says how upstream
 builds the worker; it builds nothing and fetches nothing. What counts is the content of the files that the patch
-touches; the commit only makes the advice better. A killed run leaves whole files, patched or not, and the next one
-goes on from there.
+touches; the commit only makes the advice better. The new contents are all laid beside the files before the first of
+them is replaced. A killed run leaves whole files, patched or not, and the next one goes on from there.
 """
 
 from __future__ import annotations
@@ -47,8 +47,10 @@ def parse(arguments: Sequence[str]) -> NativeOptions:
         argument = waiting.pop(0)
         if argument == "--undo":
             undo = True
-        elif argument == "--source" and waiting:
+        elif argument == "--source" and waiting and not waiting[0].startswith("--"):
             source = waiting.pop(0)
+        elif argument == "--source":
+            raise UsageFault(f"--source needs a folder.\n\n{USAGE}")
         elif argument.startswith("--source="):
             source = argument.partition("=")[2]
         else:
@@ -67,6 +69,7 @@ def run(options: NativeOptions, layout: Layout, console: Console) -> int:
     _refuse_conflicts(options.source, patch, states, found)
     console.line(f"ExecuTorch's source: {options.source}")
     console.line(f"Its commit: {found.commit or f'unknown, since {found.unknown_why}'}")
+    _clear_left_overs(options.source, patch)
     if options.undo:
         _take_out(options.source, states, console)
         _forget(layout, options.source)
@@ -153,8 +156,7 @@ def _put_in(source: Path, states: dict[FileChange, FileState], console: Console)
         change.path: change.applied_to(b"" if change.is_new_file else (source / change.path).read_bytes())
         for change in waiting
     }
-    for path, content in contents.items():
-        _write(source / path, content)
+    _replace({source / path: content for path, content in contents.items()})
     if not waiting:
         console.line("The patch is in already.")
     elif len(waiting) < len(states):
@@ -165,31 +167,57 @@ def _put_in(source: Path, states: dict[FileChange, FileState], console: Console)
 
 def _take_out(source: Path, states: dict[FileChange, FileState], console: Console) -> None:
     patched = [change for change, state in states.items() if state is FileState.PATCHED]
+    paths = {change: source / change.path for change in patched}
+    _replace({path: change.removed_from(path.read_bytes()) for change, path in paths.items() if not change.is_new_file})
     # The new files go last: what is still patched includes them.
-    for change in reversed(patched):
-        path = source / change.path
+    for change, path in paths.items():
         if change.is_new_file:
             try:
                 path.unlink()
             except OSError as fault:
-                raise unwritable(path.parent, fault) from fault
-        else:
-            _write(path, change.removed_from(path.read_bytes()))
+                raise _unwritable(path, fault) from fault
     console.line(f"The patch was taken out of {len(patched)} files." if patched else "The patch is not in.")
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Replace the file's content at once, so that a kill leaves the old or the new one."""
-    partial = path.with_name(f".{path.name}.partial")
+def _replace(contents: dict[Path, bytes]) -> None:
+    """Replace files, each at once, none before all new contents are written. What links point to is replaced."""
+    targets = {path.resolve(): content for path, content in contents.items()}
+    laid = {_partial(target): target for target in targets}
     try:
-        partial.write_bytes(content)
-        if path.exists():
-            shutil.copymode(path, partial)
-        partial.replace(path)
+        for partial, target in laid.items():
+            _write(partial, targets[target], target)
+        for partial, target in laid.items():
+            partial.replace(target)
     except OSError as fault:
+        raise _unwritable(Path(fault.filename or next(iter(laid))), fault) from fault
+    finally:
+        for partial in laid:
+            with contextlib.suppress(OSError):
+                partial.unlink()
+
+
+def _write(path: Path, content: bytes, like: Path) -> None:
+    path.write_bytes(content)
+    if like.exists():
+        shutil.copymode(like, path)
+
+
+def _partial(path: Path) -> Path:
+    return path.with_name(f".{path.name}.partial")
+
+
+def _clear_left_overs(source: Path, patch: InsertionPatch) -> None:
+    """Remove what a killed run had laid beside the files."""
+    for change in patch.changes:
         with contextlib.suppress(OSError):
-            partial.unlink()
-        raise unwritable(path.parent, fault) from fault
+            _partial((source / change.path).resolve()).unlink()
+
+
+def _unwritable(path: Path, fault: OSError) -> SetupFault:
+    return SetupFault(
+        f"{path.parent} cannot be written to ({fault.strerror or fault}).",
+        advice="Make ExecuTorch's source writable for you, then run the same command again",
+    )
 
 
 def _advise(source: Path, found: checkout.Checkout, patch: InsertionPatch, console: Console) -> None:
@@ -211,7 +239,7 @@ def _advise(source: Path, found: checkout.Checkout, patch: InsertionPatch, conso
     console.line("  3. In examples/models/muse-glimmer, build the worker (target muse_glimmer_worker):")
     console.line(f"       cmake --workflow --preset {worker}")
     console.line(f"The worker is then {source / WORKER};")
-    console.line("start it with: python3 -m bootstrap run --engine native --worker-bin FILE")
+    console.line("start it with: python3 -m bootstrap run --engine native --worker-bin FILE --model ARTIFACT_FOLDER")
 
 
 def _stamp(layout: Layout) -> Path:
@@ -227,4 +255,7 @@ def _note(layout: Layout, source: Path, found: checkout.Checkout, patch: Inserti
 
 def _forget(layout: Layout, source: Path) -> None:
     if read_stamp(_stamp(layout)).get("source") == str(source):
-        _stamp(layout).unlink()
+        try:
+            _stamp(layout).unlink()
+        except OSError as fault:
+            raise unwritable(layout.stamps, fault) from fault

@@ -18,6 +18,7 @@ from tests.bootstrap.made_up_source import MadeUpSource
 
 LOOP = "examples/llm_server/cpp/worker_loop.h"
 HOOK = "examples/llm_server/cpp/worker_cancel_hook.h"
+DRAFT = "examples/models/muse-glimmer/runtime/engine/dflash_session.cpp"
 
 
 @pytest.fixture
@@ -89,6 +90,35 @@ def test_permissions_stay(source: MadeUpSource) -> None:
     source.native()
 
     assert stat.S_IMODE((source.root / LOOP).stat().st_mode) == 0o640
+
+
+def test_a_link_stays_one(source: MadeUpSource, tmp_path: Path) -> None:
+    """What it points to is patched, and is as it was after undo."""
+    kept = tmp_path / "elsewhere.h"
+    (source.root / LOOP).rename(kept)
+    (source.root / LOOP).symlink_to(kept)
+
+    source.native()
+    patched = kept.read_bytes()
+    source.native(undo=True)
+
+    assert patched == source.results[LOOP]
+    assert (source.root / LOOP).is_symlink()
+    assert kept.read_bytes() == source.originals[LOOP]
+
+
+def test_nothing_is_left_beside_the_files(source: MadeUpSource) -> None:
+    """Neither of a run that went well nor of one that was killed before it."""
+    beside = (source.root / LOOP).with_name(".worker_loop.h.partial")
+    beside.write_text("half of")
+
+    source.native()
+    after = source.files()
+    beside.write_text("half of")
+    source.native(undo=True)
+
+    assert after == source.results
+    assert source.files() == source.originals
 
 
 def test_stamp_names_source_commit_and_patch(source: MadeUpSource) -> None:
@@ -273,16 +303,23 @@ def test_folder_of_another_name_is_noted(tmp_path: Path) -> None:
     assert "only in a folder named executorch" in screen.getvalue()
 
 
-def test_unwritable_source_is_a_clear_fault(source: MadeUpSource) -> None:
-    """Whose folder it is, instead of a traceback."""
-    (source.root / HOOK).with_name(".worker_cancel_hook.h.partial").mkdir()
+@pytest.mark.parametrize("undo", [False, True])
+@pytest.mark.parametrize("path", [LOOP, DRAFT])
+def test_unwritable_source_is_a_clear_fault(source: MadeUpSource, path: str, undo: bool) -> None:
+    """Which folder it is, instead of a traceback, and all files as they were, wherever among them it is."""
+    if undo:
+        source.native()
+        (source.layout.stamps / "native.json").unlink()
+    place = source.root / path
+    (place.with_name(f".{place.name}.partial")).mkdir()
 
-    fault = fault_of(source)
+    fault = fault_of(source, undo=undo)
 
-    assert "cannot be written to" in fault.what
+    assert f"{place.parent} cannot be written to" in fault.what
+    assert "ExecuTorch's source writable" in fault.advice
 
 
-@pytest.mark.parametrize("arguments", [[], ["--source"], ["--source", "x", "--fast"], ["x"]])
+@pytest.mark.parametrize("arguments", [[], ["--source"], ["--source", "--undo"], ["--source", "x", "--fast"], ["x"]])
 def test_wrong_command_lines_are_refused(arguments: list[str]) -> None:
     """What is asked for must be said completely, and nothing else."""
     with pytest.raises(UsageFault, match="--source DIR"):

@@ -51,6 +51,7 @@ class Manner:
     chunk: int = 16
     chunk_ms: float = 0.0
     reads: str = ""
+    echoes_flags: bool = False
     answers_stale_cancel: bool = False
     deaf: bool = False
     dies_at: int | None = None
@@ -184,6 +185,7 @@ class Generation:
         self.generated: list[int] = []
         self.cancelled = False
         self.vision_ms: float | None = None
+        self.picture_is_misplaced = False
 
     def run(self) -> None:
         self.see()
@@ -253,9 +255,10 @@ class Generation:
         content = list(ids)
         if self.session.picture is not None:
             places = [n for n, token in enumerate(ids) if token == self.worker.patch]
-            if places != list(range(places[0], places[0] + len(self.session.picture))):
-                raise Failed("prefill failed")
-            content[places[0] : places[-1] + 1] = self.session.picture
+            if places == list(range(places[0], places[0] + len(self.session.picture))):
+                content[places[0] : places[-1] + 1] = self.session.picture
+            else:
+                self.picture_is_misplaced = True
         return ids, content
 
     def plan(self, ids: list[int]) -> tuple[str, int]:
@@ -274,8 +277,10 @@ class Generation:
     def prefill(self, ids: list[int], content: list[int], reused: int) -> bool:
         """False: cancelled."""
         manner = self.worker.manner
-        names = {"top_p", "top_k", "seed"} & self.request.keys()
-        if manner.solo and names and self.request.get("temperature", 0) > 0:
+        temperature = self.request.get("temperature", 0.0)
+        off = {"top_p": 1, "top_k": 0, "seed": 0}
+        chosen = any(self.request.get(name, value) != value for name, value in off.items())
+        if (manner.solo and chosen) or not (temperature == -1 or 0 <= temperature <= 2) or self.picture_is_misplaced:
             self.session.dirty = True
             raise Failed("prefill failed")
         if manner.reads:
@@ -364,7 +369,10 @@ def main() -> None:
         if not Path(flags[name]).is_file():
             sys.stderr.write(f"E 00:00:00 {name} cannot be opened\n")
             sys.exit(1)
-    Worker(flags, Manner(**json.loads(os.environ.get("MUSE_DOUBLE", "{}")))).run()
+    manner = Manner(**json.loads(os.environ.get("MUSE_DOUBLE", "{}")))
+    if manner.echoes_flags:
+        sys.stderr.write(f"{sys.argv[1:]}\n")
+    Worker(flags, manner).run()
 
 
 if __name__ == "__main__":

@@ -135,6 +135,18 @@ def test_a_random_walk_is_foretold(native: WorkerProcess) -> None:
     assert b"reuse foretold" not in native.stderr
 
 
+def test_a_prompt_that_is_resident_to_its_end_is_read_again(native: WorkerProcess) -> None:
+    """As where a cut answer goes on: upstream takes no token for pending then, so nothing is reused, and so it is said
+    before."""
+    turn = turns("joke")[0]
+    cut = native.ask(as_ids(prompt_ids(turn)), session="equal", limit=3).done.generated_token_ids or ()
+    rest = native.ask(as_ids(prompt_ids(turn), cut), session="equal", limit=60)
+    assert rest.accepted is not None
+    assert (rest.accepted.session_reset_reason, rest.accepted.reused_prompt_tokens) == ("equal", 0)
+    assert (*cut, *(rest.done.generated_token_ids or ())) == answer_ids(turn)
+    assert rest.done.reused_prompt_tokens == 0
+
+
 def test_a_prompt_that_does_not_fit_is_refused_before_it_is_sent(start_native: Start) -> None:
     """With its size, so that the answer is a plain 400; one that just fits gets one token."""
     worker = start_native(context=64)

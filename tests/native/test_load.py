@@ -60,6 +60,19 @@ def test_pictures_only_where_they_work(
     assert start_native(*flags, **manner).ready().supports.image is sees
 
 
+def test_the_weights_of_cuda_are_found(tmp_path: Path) -> None:
+    """Beside the program, as in the published folder, unless others are named; then pictures work as well."""
+    arguments = worker_arguments(tmp_path, echoes_flags=True)
+    (tmp_path / "nano-dflash" / "aoti_cuda_blob.ptd").write_bytes(b"FH01")
+    with WorkerProcess(*arguments) as worker:
+        ready = worker.ready()
+        assert (ready.backend, ready.supports.image) == ("CUDA", True)
+        assert f"--data_path={tmp_path / 'nano-dflash' / 'aoti_cuda_blob.ptd'}".encode() in worker.stderr
+    with WorkerProcess(*arguments, "--worker-arg=--data_path=/other.ptd") as worker:
+        assert worker.ready().backend == "CUDA"
+        assert b"aoti_cuda_blob" not in worker.stderr
+
+
 def test_the_published_context_is_the_default(tmp_path: Path) -> None:
     """And a name can be given."""
     arguments = list(worker_arguments(tmp_path))
@@ -119,7 +132,7 @@ def test_a_bad_flag_is_named(tmp_path: Path, flag: str, words: str) -> None:
     [
         ("hello", "it is not JSON"),
         ('{"ready": false}', "it is no ready line"),
-        ('{"ready": true, "max_sessions": "2", "max_named_sessions": 1}', "max_sessions is no int"),
+        ('{"ready": true, "max_sessions": "2", "max_named_sessions": 1}', "max_sessions is no count"),
         ('{"ready": true, "multiplexed": true}', "a later protocol"),
     ],
 )

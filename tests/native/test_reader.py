@@ -109,3 +109,9 @@ def test_an_unknown_piece_has_no_ids() -> None:
         (False, "<|eom|>", True),
     ]
     assert TOKENIZER.decode(reader.ids) == b"<|eom|>"
+
+
+@pytest.mark.parametrize(("lines", "ids"), [((), ()), (("a",), None), (("\ufffd",), None)])
+def test_without_a_word_at_the_end_only_silence_has_ids(lines: tuple[str, ...], ids: tuple[int, ...] | None) -> None:
+    """A piece of unknown bytes is no silence, though its ids are not known either."""
+    assert read(*lines)[0].check(None) == ids

@@ -87,6 +87,13 @@ def test_each_kind_of_line_is_known() -> None:
         {**DONE, "prompt_tokens": True},
         {**DONE, "generated_token_ids": [True]},
         {**DONE, "generated_token_ids": "12"},
+        {**DONE, "generated_token_ids": [1, -2]},
+        {**DONE, "generated_token_ids": [1]},
+        {**DONE, "prompt_tokens": -1},
+        {**DONE, "completion_tokens": 2**63},
+        {**DONE, "prefill_ms": 10**400},
+        {**DONE, "prefill_ms": float("inf")},
+        {**DONE, "decode_tok_s": float("nan")},
         {**DONE, "total_ms": "1"},
     ],
 )

@@ -21,6 +21,8 @@ from muse.worker.hf_tokenizer import JsonTokenizer, TokenizerFault
 PUBLISHED_CONTEXT: Final = 131_072
 _PUBLISHED_DRAFTS: Final = 3
 PUBLISHED_MODEL_ID: Final = "muse-glimmer-30b"
+WEIGHTS: Final = "aoti_cuda_blob.ptd"
+"""Beside the program of an artifact for CUDA (contracts/pte-contract.md section 2)."""
 BEGIN: Final = "<|begin_of_text|>"
 END_OF_TURN: Final = "<|eot|>"
 END_OF_TEXT: Final = "<|end_of_text|>"
@@ -49,27 +51,35 @@ class Artifact:
 
     def command(self) -> list[str]:
         """The native worker's command line."""
+        chosen = {"max_sessions": str(_MAX_SESSIONS)}
+        if self._weights is not None:
+            chosen["data_path"] = str(self._weights)
         given = {_name(flag) for flag in self.flags}
-        sessions = [] if "max_sessions" in given else [f"--max_sessions={_MAX_SESSIONS}"]
         return [
             str(self.program),
             f"--model_path={self.model}",
             f"--tokenizer_path={self.tokenizer_path}",
             f"--bos_id={self.id_of(BEGIN)}",
             f"--eos_id={self.id_of(END_OF_TEXT)}",
-            *sessions,
+            *(f"--{name}={value}" for name, value in chosen.items() if name not in given),
             *self.flags,
         ]
 
     @property
     def is_cuda(self) -> bool:
         """Exported for CUDA: only such an artifact has its weights in a file of their own."""
-        return any(_name(flag) == "data_path" for flag in self.flags)
+        return self._weights is not None or any(_name(flag) == "data_path" for flag in self.flags)
 
     @property
     def size_bytes(self) -> int:
-        """Of the model's file."""
-        return self.model.stat().st_size
+        """Of the model's files."""
+        return sum(path.stat().st_size for path in (self.model, self._weights) if path is not None)
+
+    @property
+    def _weights(self) -> Path | None:
+        """The file of weights beside the program, if there is one."""
+        path = self.model.with_name(WEIGHTS)
+        return path if path.is_file() else None
 
     @property
     def files(self) -> tuple[LoadedFile, ...]:

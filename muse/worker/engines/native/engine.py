@@ -261,7 +261,7 @@ class _Run:
             decode_ms=0.0,
             decode_tokens_per_second=0.0,
             total_ms=total_ms,
-            generated_token_ids=None if self.reader.ids else (),
+            generated_token_ids=self.reader.check(None),
             images_scaled=self.prompt.scaled,
         )
 

@@ -6,7 +6,8 @@ cannot be trusted any more (contracts/worker-protocol.md sections 1 and 12). The
   was read and every cancel for that one was written;
 - a line that comes while nobody asked, or that answers something else, ends the engine;
 - after a cancel, and after an error line, a session command with a name of its own is asked and answered before
-  anything else (`_fence`): what comes before that answer is left over, and no later request can get it.
+  anything else (`_fence`): what comes before that answer is left over, and no later request can get it;
+- whoever fails within an answer, for whatever reason, ends the engine: the rest of that answer is still to come.
 
 A cancel is told in the way that the ready line names, or cannot be. What then does not end soon goes on without its
 request: a thread reads the rest and owns the program for so long. Waiting longer than a load takes would be worse than
@@ -19,6 +20,7 @@ import itertools
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,6 +32,7 @@ from muse.worker.engines.native.lines import Cancelled, NativeLines, distrust
 from muse.worker.engines.native.wire import (
     CANCEL_LINE,
     ErrorLine,
+    Line,
     Op,
     OpDone,
     Terminal,
@@ -103,13 +106,21 @@ class Exchange:
         if self._link.patch_level == "control_pipe":
             request = {**request, "cancel_request_id": number}
         lines.write(request_line(request))
+        try:
+            return self._answer(number, on_text, cancel, over)
+        except (Refused, EngineFault):
+            raise
+        except Exception as fault:  # any: see the last rule above
+            traceback.print_exc()
+            distrust(f"its answer could not be followed ({type(fault).__name__})")
+
+    def _answer(self, number: int, on_text: Callable[[str], None], cancel: CancelToken, over: Over) -> Terminal | None:
+        lines = self._lines
         told, cancelled_at = False, 0.0
         with cancel.hook(lines.mark_cancelled):
             while True:
-                patience_s = None
-                if cancelled_at:
-                    patience_s = max(0.0, cancelled_at + (CANCEL_GRACE_S if told else 0.0) - time.monotonic())
-                match lines.next(patience_s):
+                left_s = cancelled_at + CANCEL_GRACE_S - time.monotonic() if cancelled_at else None
+                match self._next_within(left_s, waits=told):
                     case TokenLine(text):
                         on_text(text)
                     case Cancelled():
@@ -128,6 +139,13 @@ class Exchange:
         if told:
             self._fence()
         return end
+
+    def _next_within(self, left_s: float | None, *, waits: bool) -> Line | Cancelled | None:
+        """The next line if it comes in time (None: at any), or is there already. One that never pauses gets no more
+        time than one that is silent."""
+        if left_s is None:
+            return self._lines.next()
+        return self._lines.next(left_s if waits else 0.0) if left_s > 0 else None
 
     def _tell_cancel(self, number: int) -> bool:
         """Cancel the running request; false if this program cannot be told."""
@@ -175,7 +193,7 @@ class Exchange:
     def _drain(self, deadline: float, over: Over) -> None:
         """Read the rest of a cancelled request, then give the program back."""
         while True:
-            match self._lines.next(max(0.0, deadline - time.monotonic())):
+            match self._next_within(deadline - time.monotonic(), waits=True):
                 case None:
                     self._link.overdue(
                         "the native worker went on with an answer that was cancelled for as long as another load "

@@ -18,7 +18,8 @@ from muse.worker.stdio import LineTooLong
 
 CONTROL_FD_VARIABLE: Final = "EXECUTORCH_LLM_WORKER_CONTROL_FD"
 """Names the control pipe to a later upstream (contracts/worker-protocol.md section 14); others do not look at it."""
-LEAST_DRAIN_S: Final = 2.0
+LEAST_DRAIN_S: Final = 5.0
+"""No model of this kind is loaded sooner."""
 MOST_DRAIN_S: Final = 60.0
 
 

@@ -55,9 +55,9 @@ class AnswerReader:
 
     def check(self, exact: tuple[int, ...] | None) -> tuple[int, ...] | None:
         """What the program says at the end that it generated, unless the text was shown in another meaning: with a
-        control token where plain text spelled one, or the other way round."""
+        control token where plain text spelled one, or the other way round. Where it says nothing, no text is no ids."""
         if exact is None:
-            return None
+            return None if self.has_text else ()
         controls = self._tokenizer.control.keys()
         if [token for token in exact if token in controls] == [token for token in self.ids if token in controls]:
             return exact

@@ -6,9 +6,10 @@ Unknown fields are ignored, as upstream does; a known one of a wrong type means 
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import attrs
 
@@ -17,7 +18,9 @@ from muse.protocol import PatchLevel
 CANCEL_LINE: Final = b'{"op":"cancel"}\n'
 """Of our patch only. Any other worker takes it for a request and answers with an error line."""
 
-_Kind = TypeVar("_Kind", str, int)
+# Every count is a signed number of 64 bits to the worker.
+_MOST_COUNT: Final = 2**63 - 1
+
 Op = Literal["open", "close", "reset"]
 _DONE_WORDS: Final[dict[Op, str]] = {"open": "opened", "close": "closed", "reset": "reset"}
 
@@ -95,8 +98,8 @@ def parse_ready(line: bytes) -> NativeReady:
     elif value.get("supports_cancel") is True:
         level = "control_pipe"
     return NativeReady(
-        max_sessions=_field(value, "max_sessions", int),
-        max_named_sessions=_field(value, "max_named_sessions", int),
+        max_sessions=_count(value, "max_sessions"),
+        max_named_sessions=_count(value, "max_named_sessions"),
         supports_image=value.get("supports_image") is True,
         patch_level=level,
     )
@@ -106,38 +109,41 @@ def parse_line(line: bytes) -> Line:
     """Any later line. Raises Broken."""
     value = _object(line)
     if "token" in value:
-        return TokenLine(_field(value, "token", str))
+        return TokenLine(_text(value, "token"))
     if "error" in value:
         code, session_id = value.get("code"), value.get("session_id")
         return ErrorLine(
-            message=_field(value, "error", str),
+            message=_text(value, "error"),
             code=code if isinstance(code, str) else None,
             session_id=session_id if isinstance(session_id, str) else None,
         )
     for op, word in _DONE_WORDS.items():
         if value.get(word) is True:
-            return OpDone(op=op, session_id=_field(value, "session_id", str))
+            return OpDone(op=op, session_id=_text(value, "session_id"))
     if value.get("done") is True:
         return _terminal(value)
     raise Broken("it is none of the lines that such a worker writes")
 
 
 def _terminal(value: dict[str, Any]) -> Terminal:
-    reason = _field(value, "finish_reason", str)
+    reason = _text(value, "finish_reason")
     if reason not in ("stop", "length"):
         raise Broken(f"finish_reason is {reason[:40]!r}")
     ids: list[Any] | None = value.get("generated_token_ids")
-    if ids is not None and (type(ids) is not list or any(type(token) is not int for token in ids)):
-        raise Broken("generated_token_ids is no list of numbers")
+    if ids is not None and (type(ids) is not list or any(type(token) is not int or token < 0 for token in ids)):
+        raise Broken("generated_token_ids is no list of token ids")
+    completion_tokens = _count(value, "completion_tokens")
+    if ids is not None and len(ids) != completion_tokens:
+        raise Broken(f"generated_token_ids are {len(ids)}, and completion_tokens is {completion_tokens}")
     numbers = {
         name: _number(value, name) for name in ("prefill_ms", "decode_ms", "total_ms", "prefill_tok_s", "decode_tok_s")
     }
     return Terminal(
-        prompt_tokens=_field(value, "prompt_tokens", int),
-        completion_tokens=_field(value, "completion_tokens", int),
+        prompt_tokens=_count(value, "prompt_tokens"),
+        completion_tokens=completion_tokens,
         finish_reason="stop" if reason == "stop" else "length",
-        reused_prompt_tokens=_field(value, "reused_prompt_tokens", int),
-        prefilled_prompt_tokens=_field(value, "prefilled_prompt_tokens", int),
+        reused_prompt_tokens=_count(value, "reused_prompt_tokens"),
+        prefilled_prompt_tokens=_count(value, "prefilled_prompt_tokens"),
         ids=None if ids is None else tuple(ids),
         vision_encoder_ms=_number(value, "vision_encoder_ms") if "vision_encoder_ms" in value else None,
         cancelled=value.get("cancelled") is True,
@@ -155,19 +161,31 @@ def _object(line: bytes) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType] - JSON
 
 
-def _field(value: dict[str, Any], name: str, kind: type[_Kind]) -> _Kind:
+def _text(value: dict[str, Any], name: str) -> str:
     found: Any = value.get(name)
-    if type(found) is not kind:
-        raise Broken(f"{name} is no {kind.__name__}")
+    if type(found) is not str:
+        raise Broken(f"{name} is no text")
+    return found
+
+
+def _count(value: dict[str, Any], name: str) -> int:
+    found: Any = value.get(name)
+    if type(found) is not int or not 0 <= found <= _MOST_COUNT:
+        raise Broken(f"{name} is no count")
     return found
 
 
 def _number(value: dict[str, Any], name: str) -> float:
     """0 where it is missing, or null, which is how the program writes what is no number."""
     found: Any = value.get(name)
-    if found is not None and type(found) not in (int, float):
-        raise Broken(f"{name} is no number")
-    return float(found or 0)
+    if found is None:
+        return 0.0
+    try:
+        if type(found) in (int, float) and math.isfinite(found):
+            return float(found)
+    except OverflowError as fault:
+        raise Broken(f"{name} is too large") from fault
+    raise Broken(f"{name} is no number")
 
 
 # ---------------------------------------------------------------- to the worker

@@ -1,0 +1,155 @@
+"""Who has the program, and until when: with lines that are made up, at any pace."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from muse.protocol import PatchLevel
+from muse.worker.engines.base import CancelToken, EngineFault
+from muse.worker.engines.native import exchange
+from muse.worker.engines.native.exchange import Exchange, Link, Refused
+from muse.worker.engines.native.lines import Cancelled, NativeLines
+from muse.worker.engines.native.wire import ErrorLine, Line, OpDone, Terminal, TokenLine
+
+END = Terminal(
+    prompt_tokens=1, completion_tokens=1, finish_reason="stop", reused_prompt_tokens=0, prefilled_prompt_tokens=1,
+    ids=(1,), prefill_ms=0, decode_ms=0, total_ms=0, prefill_tok_s=0, decode_tok_s=0, vision_encoder_ms=None,
+    cancelled=False,
+)  # fmt: skip
+MANY = 20_000
+
+
+class MadeUpLines:
+    """Lines that are there at once, a cancel among them; the answer to a fence where one was asked for."""
+
+    def __init__(self, lines: Iterator[Line]) -> None:
+        self._lines = lines
+        self._cancelled = False
+        self._fence = ""
+        self.written: list[bytes] = []
+
+    def expect_silence(self) -> None:
+        pass
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+        if b'"reset"' in data:
+            self._fence = data.split(b'"')[-2].decode()
+
+    def next(self, timeout_s: float | None = None) -> Line | Cancelled | None:
+        del timeout_s
+        if self._fence:
+            name, self._fence = self._fence, ""
+            return OpDone(op="reset", session_id=name)
+        if self._cancelled:
+            self._cancelled = False
+            return Cancelled()
+        return next(self._lines, None)
+
+    def mark_cancelled(self) -> None:
+        self._cancelled = True
+
+
+class Around:
+    """What an exchange tells to others."""
+
+    def __init__(self, lines: Iterator[Line], level: PatchLevel, drain_s: float = 60.0) -> None:
+        self.lines = MadeUpLines(lines)
+        self.told: list[str] = []
+        self.is_over = threading.Event()
+        self.exchange = Exchange(
+            Link(
+                lines=cast(NativeLines, self.lines),
+                patch_level=level,
+                control_fd=-1,
+                drain_s=drain_s,
+                give_back=self._tell("given back"),
+                overdue=self._tell("overdue"),
+                broken=self._tell("broken"),
+            )
+        )
+
+    def _tell(self, word: str) -> Callable[..., None]:
+        def tell(*_: Any) -> None:
+            self.told.append(word)
+            self.is_over.set()
+
+        return tell
+
+    def generate(self, on_text: Callable[[str], None], *, cancelled: bool) -> Terminal | None:
+        cancel = CancelToken()
+        if cancelled:
+            cancel.set()
+        return self.exchange.generate({}, on_text, cancel, lambda _end: self.told.append("ended"))
+
+
+def chatter() -> Iterator[Line]:
+    yield from (TokenLine("a") for _ in range(MANY))
+    yield END
+
+
+@pytest.mark.parametrize("level", ["unpatched", "cancel_op"])
+def test_one_that_never_pauses_is_given_no_more_time(level: PatchLevel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is always a further line, so waiting for one never ends by itself; the grace does."""
+    monkeypatch.setattr(exchange, "CANCEL_GRACE_S", 0.0)
+    around = Around(chatter(), level)
+    heard: list[str] = []
+    assert around.generate(heard.append, cancelled=True) is None
+    assert len(heard) < MANY
+    assert around.exchange.is_handed_on
+    assert around.is_over.wait(60)
+    assert around.told == ["ended", "given back"]
+
+
+def test_what_goes_on_without_a_pause_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for the thread that reads the rest."""
+    monkeypatch.setattr(exchange, "CANCEL_GRACE_S", 0.0)
+    around = Around(chatter(), "unpatched", drain_s=0.0)
+    assert around.generate(lambda _text: None, cancelled=True) is None
+    assert around.is_over.wait(60)
+    assert around.told == ["overdue"]
+
+
+def test_a_fault_of_ours_within_an_answer_ends_the_engine() -> None:
+    """The rest of the answer is still to come, and would be the next one's."""
+
+    def fail(_text: str) -> None:
+        raise KeyError
+
+    around = Around(chatter(), "cancel_op")
+    with pytest.raises(EngineFault) as caught:
+        around.generate(fail, cancelled=False)
+    assert caught.value.fatal
+    assert "KeyError" in caught.value.message
+
+
+def test_a_cancel_is_fenced_off() -> None:
+    """Before the next request can be written: what a late cancel leaves behind is read till the fence's answer."""
+    around = Around(iter([END]), "cancel_op")
+    assert around.generate(lambda _text: None, cancelled=True) == END
+    _request, cancel, fence = around.lines.written
+    assert cancel == b'{"op":"cancel"}\n'
+    assert b"fence-" in fence
+
+
+def test_an_error_is_fenced_off() -> None:
+    """It may be the answer to the request, and that to its cancel is still to come; or the other way round."""
+    around = Around(iter([ErrorLine(message="no", code=None, session_id=None)]), "cancel_op")
+    with pytest.raises(Refused):
+        around.generate(lambda _text: None, cancelled=True)
+    assert b"fence-" in around.lines.written[-1]
+
+
+@pytest.mark.parametrize(
+    "answer", [OpDone(op="open", session_id="other"), OpDone(op="close", session_id="s"), TokenLine("a"), END]
+)
+def test_the_answer_to_another_command_ends_the_engine(answer: Line) -> None:
+    """Its own names command and conversation."""
+    around = Around(iter([answer]), "unpatched")
+    with pytest.raises(EngineFault) as caught:
+        around.exchange.op("open", "s")
+    assert caught.value.fatal

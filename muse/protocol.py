@@ -36,7 +36,7 @@ ErrorCode = Literal[
     "draft_slower",
     "cancel_overdue",
 ]
-FilePart = Literal["model", "draft", "projector", "positions"]
+FilePart = Literal["model", "weights", "draft", "projector", "positions"]
 PatchLevel = Literal["unpatched", "cancel_op", "control_pipe"]
 """How a native program of upstream's can be told to end a request: not at all, by our patch's line, by the pipe of a
 later upstream."""
@@ -129,7 +129,7 @@ class Supports:
 @message
 class LoadedFile:
     """A file that the model came from: what it is of the model, its name without folders, its size in bytes.
-    `positions` is the table of places in pictures that comes beside a `.pte` program."""
+    `weights` and `positions`, the table of places in pictures, come beside a `.pte` program."""
 
     part: FilePart
     name: str

@@ -67,6 +67,7 @@ def test_the_weights_of_cuda_are_found(tmp_path: Path) -> None:
     with WorkerProcess(*arguments) as worker:
         ready = worker.ready()
         assert (ready.backend, ready.supports.image) == ("CUDA", True)
+        assert [(file.part, file.size_bytes) for file in ready.files][1:] == [("weights", 4)]
         assert f"--data_path={tmp_path / 'nano-dflash' / 'aoti_cuda_blob.ptd'}".encode() in worker.stderr
     with WorkerProcess(*arguments, "--worker-arg=--data_path=/other.ptd") as worker:
         assert worker.ready().backend == "CUDA"

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import attrs
 
-from muse.protocol import LoadedFile
+from muse.protocol import FilePart, LoadedFile
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import EngineFault
 from muse.worker.hf_tokenizer import JsonTokenizer, TokenizerFault
@@ -73,18 +73,23 @@ class Artifact:
     @property
     def size_bytes(self) -> int:
         """Of the model's files."""
-        return sum(path.stat().st_size for path in (self.model, self._weights) if path is not None)
+        return sum(file.size_bytes for file in self.files)
 
     @property
     def _weights(self) -> Path | None:
-        """The file of weights beside the program, if there is one."""
-        path = self.model.with_name(WEIGHTS)
+        """The file of weights, if there is one: named by a flag, or beside the program."""
+        path = Path(_value(self.flags, "data_path") or self.model.with_name(WEIGHTS))
         return path if path.is_file() else None
 
     @property
     def files(self) -> tuple[LoadedFile, ...]:
         """What is loaded."""
-        return (LoadedFile(part="model", name=self.model.name, size_bytes=self.size_bytes),)
+        parts: dict[FilePart, Path | None] = {"model": self.model, "weights": self._weights}
+        return tuple(
+            LoadedFile(part=part, name=path.name, size_bytes=path.stat().st_size)
+            for part, path in parts.items()
+            if path is not None
+        )
 
     @property
     def draft_tokens(self) -> int | None:

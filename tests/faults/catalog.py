@@ -50,6 +50,7 @@ class Recovers(Enum):
     LADDER = "SIGTERM, then SIGKILL, and a new worker"
     BACK_OFF = "another try after 0.5, 2 and 8 s; the fourth death means `failed` until somebody asks again"
     LEFT_OUT = "once nobody needs it, the worker is replaced by one without the draft; this is no death"
+    OVERDUE = "it works on unseen, at most as long as a load took; then the worker is replaced, which is no death"
     CANCELS = "the turn cancels itself; the worker is idle again"
     GUARD = "the guard kills the worker's group; the next start works"
 
@@ -310,6 +311,36 @@ ROWS: Final[tuple[Row, ...]] = (
             "test_real_draft::test_a_draft_that_costs_more_than_it_gives_is_left_out",
             "../actors/test_draft::test_a_running_answer_ends_first",
             "../actors/test_draft::test_those_that_wait_go_first",
+        ),
+    ),
+    Row(
+        fault="ExecuTorch's own worker dies in an answer (`--engine native`)",
+        sees=Sees.GOES_ON,
+        recovers=Recovers.REPLACED,
+        proof=(
+            "../native/test_server::test_a_crash_goes_on_where_it_stopped",
+            "../native/test_recital::test_a_killed_recital_is_word_for_word",
+            "../native/test_cancel::test_a_death_is_told_and_leaves_nobody",
+        ),
+    ),
+    Row(
+        fault="It writes a line that nobody asked for, or no line of its protocol, or half of one answer in another",
+        sees=Sees.GOES_ON,
+        recovers=Recovers.REPLACED,
+        proof=(
+            "../native/test_cancel::test_a_line_that_nobody_asked_for_ends_the_engine",
+            "../native/test_exchange::test_the_answer_to_another_command_ends_the_engine",
+            "../native/test_exchange::test_a_fault_of_ours_within_an_answer_ends_the_engine",
+        ),
+    ),
+    Row(
+        fault="It cannot be told to stop, or does not, after a cancel",
+        sees=Sees.CANCELLED,
+        recovers=Recovers.OVERDUE,
+        proof=(
+            "../native/test_server::test_what_cannot_be_stopped_is_replaced_and_no_fault_of_the_model",
+            "../native/test_cancel::test_what_does_not_end_has_the_worker_replaced",
+            "../native/test_races::test_cancels_race_the_end",
         ),
     ),
     Row(

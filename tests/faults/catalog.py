@@ -324,7 +324,7 @@ ROWS: Final[tuple[Row, ...]] = (
         ),
     ),
     Row(
-        fault="It writes a line that nobody asked for, or no line of its protocol, or half of one answer in another",
+        fault="It writes a line that nobody asked for, that is none of its protocol, or that answers something else",
         sees=Sees.GOES_ON,
         recovers=Recovers.REPLACED,
         proof=(

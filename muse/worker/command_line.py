@@ -41,7 +41,7 @@ def parse(arguments: list[str]) -> WorkerOptions:
     parser = argparse.ArgumentParser(prog="python -m muse.worker", allow_abbrev=False)
     parser.add_argument("--engine", choices=("llamacpp", "executorch", "native", "scripted"), required=True)
     parser.add_argument(
-        "--model", type=Path, help="GGUF file (llamacpp), folder of an artifact (executorch), that or its .pte (native)"
+        "--model", type=Path, help="GGUF file (llamacpp); folder of an artifact, or its .pte (executorch, native)"
     )
     parser.add_argument("--draft", type=Path, help="GGUF file of the model's DFlash draft (scripted does not read it)")
     parser.add_argument("--keep-draft", action="store_true", help="do not watch what the draft gives (llamacpp)")

@@ -112,7 +112,7 @@ def test_the_program_file_itself_can_be_given(tmp_path: Path) -> None:
     artifact = tmp_path / "nano-dflash"
     (artifact / "model.pte").rename(artifact / "a.pte")
     (artifact / "b.pte").touch()
-    assert "there are 2" in failure(*arguments).message
+    assert "several programs (a.pte, b.pte)" in failure(*arguments).message
     index = arguments.index(str(artifact))
     with WorkerProcess(*arguments[:index], str(artifact / "a.pte"), *arguments[index + 1 :]) as worker:
         assert isinstance(worker.ready(), Ready)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from muse.protocol import Tokens, WorkerEvent
 from muse.worker.engines.native.reader import AnswerReader
-from muse.worker.hf_tokenizer import JsonTokenizer, TokenizerFault
+from muse.worker.hf_tokenizer import JsonTokenizer
 from tests.worker.nano import FOLDER
 
 TOKENIZER = JsonTokenizer(FOLDER / "hf" / "tokenizer.json")
@@ -26,33 +24,6 @@ def read(*lines: str) -> tuple[AnswerReader, list[Tokens]]:
     for line in lines:
         reader.take(line)
     return reader, [event for event in events if isinstance(event, Tokens)]
-
-
-@given(TEXTS)
-def test_plain_text_never_becomes_a_control_token(text: str) -> None:
-    """However it is made of their pieces, and it stays the same text."""
-    ids = TOKENIZER.encode(text, special=False)
-    assert TOKENIZER.control.keys().isdisjoint(ids)
-    assert TOKENIZER.decode(ids).decode() == text
-
-
-@given(TEXTS)
-def test_the_templates_text_does(text: str) -> None:
-    """Each spelling in it, and nothing else changes."""
-    ids = TOKENIZER.encode(text, special=True)
-    assert TOKENIZER.decode(ids).decode() == text
-    assert sum(token in TOKENIZER.control for token in ids) >= text.count("<|eot|>")
-
-
-def test_a_lone_surrogate_is_some_character() -> None:
-    """A client may send one; it has no bytes."""
-    assert TOKENIZER.encode("\ud800", special=False) == TOKENIZER.encode("?", special=False)
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    """As a fault of its own."""
-    with pytest.raises(TokenizerFault, match=r"tokenizer\.json"):
-        JsonTokenizer(tmp_path / "tokenizer.json")
 
 
 @given(st.lists(st.integers(0, 511), max_size=30))

@@ -14,7 +14,9 @@ from muse.worker.engines.executorch.artifact import read_artifact
 from muse.worker.engines.executorch.library import Program
 from muse.worker.engines.executorch.program_facts import read_facts
 from muse.worker.engines.executorch.vision import read_positions
+from tests.worker.nano import FOLDER
 
+TOKENIZER: Final = FOLDER / "hf" / "tokenizer.json"
 BODY: Final = b"\0" * 24 + b"XnnpackBackend\0" + b"\0" * 25
 
 
@@ -28,7 +30,7 @@ def folder_with(folder: Path, **files: bytes | None) -> Path:
     """A whole artifact, but for what is given; None leaves a file out. Names have _ for the dot."""
     content: dict[str, bytes | None] = {
         "model_pte": program_bytes(),
-        "tokenizer_json": b"{}",
+        "tokenizer_json": TOKENIZER.read_bytes(),
         "chat_template_jinja": b"{{ messages }}",
     }
     for name, data in (content | files).items():
@@ -43,17 +45,19 @@ def test_a_whole_folder_is_taken(tmp_path: Path) -> None:
     assert (found.backends, found.backend) == (("XnnpackBackend",), "XNNPACK (CPU)")
     assert found.size_bytes == len(program_bytes())
     assert found.name == tmp_path.name
-    assert found.positions is None
+    assert not found.positions.exists()
     assert found.template == "{{ messages }}"
 
 
 def test_a_single_program_may_have_any_name(tmp_path: Path) -> None:
-    """Two of them may not."""
+    """Two of them may not, unless one is named."""
     folder = folder_with(tmp_path, model_pte=None, muse_pte=program_bytes())
     assert read_artifact(folder).program.name == "muse.pte"
     (folder / "other.pte").write_bytes(program_bytes())
     with pytest.raises(EngineFault, match=r"several programs \(muse.pte, other.pte\).*model.pte"):
         read_artifact(folder)
+    found = read_artifact(folder / "other.pte")
+    assert (found.program.name, found.name) == ("other.pte", folder.name)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +65,7 @@ def test_a_single_program_may_have_any_name(tmp_path: Path) -> None:
     [
         ({"model_pte": None}, "no program in .*model.pte was expected"),
         ({"tokenizer_json": None}, "tokenizer.json is missing"),
+        ({"tokenizer_json": b"{}"}, "tokenizer.json is no tokenizer.json of Hugging Face"),
         ({"chat_template_jinja": None}, "chat_template.jinja is missing"),
         ({"chat_template_jinja": b"\xff"}, "no text in UTF-8"),
         ({"model_pte": b"GGUF" + b"\0" * 100}, "no ExecuTorch program"),
@@ -78,12 +83,9 @@ def test_what_is_wrong_is_named(tmp_path: Path, files: dict[str, bytes | None], 
     assert caught.value.code == "bad_request"
 
 
-def test_a_file_or_nothing_in_place_of_a_folder(tmp_path: Path) -> None:
-    """Most people have named a file so far."""
-    folder_with(tmp_path)
-    with pytest.raises(EngineFault, match="is a file: name the folder"):
-        read_artifact(tmp_path / "model.pte")
-    with pytest.raises(EngineFault, match="there is no folder"):
+def test_a_place_where_nothing_is_is_named(tmp_path: Path) -> None:
+    """With what was expected there."""
+    with pytest.raises(EngineFault, match=r"there is no artifact at .*nowhere"):
         read_artifact(tmp_path / "nowhere")
 
 

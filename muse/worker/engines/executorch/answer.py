@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from muse.protocol import Accepted, Done, Draft, FinishReason, Phase, Progress, ResetReason, Tokens
 from muse.worker.engines.base import Emit
 from muse.worker.engines.executorch.prompt import Prompt
-from muse.worker.engines.executorch.tokens import Tokens as Tokenizer
+from muse.worker.hf_tokenizer import JsonTokenizer
 
 
 class Answer:
     """generated: the ids so far, without the end token."""
 
-    def __init__(self, request_id: str, prompt: Prompt, tokenizer: Tokenizer, emit: Emit) -> None:
+    def __init__(self, request_id: str, prompt: Prompt, tokenizer: JsonTokenizer, emit: Emit) -> None:
         self._request_id = request_id
         self._prompt = prompt
         self._tokenizer = tokenizer
@@ -71,7 +71,7 @@ class Answer:
             spelling = self._tokenizer.control.get(token)
             if spelling is None:
                 self._held.append(token)
-                self._text += self._decoder.decode(self._tokenizer.spelled(token))
+                self._text += self._decoder.decode(self._tokenizer.decode([token]))
             else:
                 self._text += self._decoder.decode(b"", final=True)
                 self._send()

@@ -1,7 +1,8 @@
-"""The folder of an artifact: which files there are, whether they are whole, what is missing.
+"""The files of an artifact: which there are, whether they are whole, what is missing.
 
-`model.pte` (or the only `.pte` file), `tokenizer.json`, `chat_template.jinja`, and for pictures `pos_embed.bin`
-(contracts/pte-contract.md section 2). The runtime answers a broken file with a number, so it is looked at here first.
+What both engines of such artifacts need is in `muse/worker/pte_files.py`; for pictures there is `pos_embed.bin` as well
+(contracts/pte-contract.md section 2). The runtime answers a broken program with a number, so it is looked at here
+first.
 """
 
 from __future__ import annotations
@@ -13,12 +14,10 @@ from typing import Final
 import attrs
 
 from muse.protocol import LoadedFile
-from muse.worker.engines.base import EngineFault
+from muse.worker.hf_tokenizer import JsonTokenizer
+from muse.worker.pte_files import artifact_fault, program_at, template_beside, tokenizer_beside
 
-TOKENIZER: Final = "tokenizer.json"
-TEMPLATE: Final = "chat_template.jinja"
-POSITIONS: Final = "pos_embed.bin"
-_PREFERRED: Final = "model.pte"
+_POSITIONS: Final = "pos_embed.bin"
 # Head of a program: offset of the root, "ETnn", "eh00", length of the extended head, size of the program, where the
 # segments begin, and, if the head is long enough, their size.
 _HEAD: Final = struct.Struct("<I2s2s4sIQQQ")
@@ -29,16 +28,19 @@ _DEVICES: Final = {"MLXBackend": "MLX (Metal)", "XnnpackBackend": "XNNPACK (CPU)
 
 @attrs.frozen(kw_only=True)
 class Artifact:
-    """A folder that was found whole. backends: the delegates that the program asks for. positions: the table for
-    pictures, None if there is none. size_bytes: of the program."""
+    """Files that were found whole. backends: the delegates that the program asks for. size_bytes: of the program."""
 
-    folder: Path
     program: Path
-    tokenizer: Path
+    tokenizer_path: Path
+    tokenizer: JsonTokenizer
     template: str
-    positions: Path | None
     backends: tuple[str, ...]
     size_bytes: int
+
+    @property
+    def positions(self) -> Path:
+        """Where the table for pictures is, if there is one."""
+        return self.program.parent / _POSITIONS
 
     @property
     def backend(self) -> str:
@@ -49,7 +51,7 @@ class Artifact:
     def files(self) -> tuple[LoadedFile, ...]:
         """What is loaded, by size."""
         program = LoadedFile(part="model", name=self.program.name, size_bytes=self.size_bytes)
-        if self.positions is None:
+        if not self.positions.is_file():
             return (program,)
         size = self.positions.stat().st_size
         return program, LoadedFile(part="positions", name=self.positions.name, size_bytes=size)
@@ -57,69 +59,48 @@ class Artifact:
     @property
     def name(self) -> str:
         """What this artifact is called: its folder, since every program is called the same."""
-        return self.folder.resolve().name
+        return self.program.parent.resolve().name
 
 
-def read_artifact(folder: Path) -> Artifact:
-    """Look at a folder. Raises EngineFault `bad_request`."""
-    if folder.is_file():
-        raise _fault(
-            f"{folder} is a file: name the folder that has the program, {TOKENIZER} and {TEMPLATE} beside each other"
-        )
-    if not folder.is_dir():
-        raise _fault(f"there is no folder at {folder}")
+def read_artifact(path: Path) -> Artifact:
+    """Look at a folder, or a program in it. Raises EngineFault `bad_request`."""
+    program = program_at(path)
+    template = template_beside(program)
+    backends, size = _looked_at(program)
+    tokenizer_path, tokenizer = tokenizer_beside(program)
+    return Artifact(
+        program=program,
+        tokenizer_path=tokenizer_path,
+        tokenizer=tokenizer,
+        template=template,
+        backends=backends,
+        size_bytes=size,
+    )
+
+
+def _looked_at(path: Path) -> tuple[tuple[str, ...], int]:
+    """The delegates that are named in a program's head part, which is looked at for damage on the way, and its size."""
     try:
-        program = _program_of(folder)
-        tokenizer, template = folder / TOKENIZER, folder / TEMPLATE
-        for path, what in ((tokenizer, "the model's tokenizer"), (template, "the model's chat template")):
-            if not path.is_file():
-                raise _fault(f"{path} is missing: {what}, from the repository of the model's weights")
-        positions = folder / POSITIONS
-        return Artifact(
-            folder=folder,
-            program=program,
-            tokenizer=tokenizer,
-            template=template.read_text(encoding="utf-8"),
-            positions=positions if positions.is_file() else None,
-            backends=_backends_of(program),
-            size_bytes=program.stat().st_size,
-        )
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = file.read(_HEAD.size)
+            length = _length_of_head_part(path, head, size)
+            file.seek(0)
+            content = file.read(length)
     except OSError as fault:
-        raise _fault(f"cannot read {fault.filename or folder}: {fault.strerror or fault}") from fault
-    except UnicodeDecodeError as fault:
-        raise _fault(f"{folder / TEMPLATE} is no text in UTF-8") from fault
+        raise artifact_fault(f"cannot read {path}: {fault.strerror or fault}") from fault
+    return tuple(name for name in _BACKENDS if name.encode() in content), size
 
 
-def _program_of(folder: Path) -> Path:
-    found = sorted(folder.glob("*.pte"))
-    preferred = [path for path in found if path.name == _PREFERRED]
-    if preferred:
-        return preferred[0]
-    if len(found) == 1:
-        return found[0]
-    if not found:
-        raise _fault(f"there is no program in {folder}: a file {_PREFERRED} was expected")
-    names = ", ".join(path.name for path in found)
-    raise _fault(f"{folder} has several programs ({names}): name the one to be used {_PREFERRED}")
-
-
-def _backends_of(path: Path) -> tuple[str, ...]:
-    """The delegates that are named in a program's head part, which is looked at for damage on the way."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        head = file.read(_HEAD.size)
-        if len(head) < _HEAD.size or head[4:6] != b"ET":
-            raise _fault(f"{path} is no ExecuTorch program: bytes 4 and 5 should be 'ET', and are {head[4:6]!r}")
-        _, _, _, magic, length, program_bytes, segments_at, segment_bytes = _HEAD.unpack(head)
-        if magic != b"eh00":
-            raise _fault(f"{path} is a program of an old form, without the extended head that published artifacts have")
-        needed = max(program_bytes, segments_at + (segment_bytes if length >= _HEAD_WITH_SIZE else 0))
-        if needed > size:
-            raise _fault(f"{path} is cut off: it should have {needed} bytes and has {size}. Fetch it again")
-        file.seek(0)
-        content = file.read(program_bytes)
-    return tuple(name for name in _BACKENDS if name.encode() in content)
-
-
-def _fault(message: str) -> EngineFault:
-    return EngineFault("bad_request", message, fatal=True)
+def _length_of_head_part(path: Path, head: bytes, size: int) -> int:
+    if len(head) < _HEAD.size or head[4:6] != b"ET":
+        raise artifact_fault(f"{path} is no ExecuTorch program: bytes 4 and 5 should be 'ET', and are {head[4:6]!r}")
+    _, _, _, magic, length, program_bytes, segments_at, segment_bytes = _HEAD.unpack(head)
+    if magic != b"eh00":
+        raise artifact_fault(
+            f"{path} is a program of an old form, without the extended head that published artifacts have"
+        )
+    needed = max(program_bytes, segments_at + (segment_bytes if length >= _HEAD_WITH_SIZE else 0))
+    if needed > size:
+        raise artifact_fault(f"{path} is cut off: it should have {needed} bytes and has {size}. Fetch it again")
+    return program_bytes

@@ -12,7 +12,7 @@ import attrs
 from muse.protocol import Ready, Sampling, Supports
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import EngineFault, ReportLoading
-from muse.worker.engines.executorch.artifact import POSITIONS, Artifact, read_artifact
+from muse.worker.engines.executorch.artifact import Artifact, read_artifact
 from muse.worker.engines.executorch.decoding import Array, Decoder
 from muse.worker.engines.executorch.dflash import DraftedDecoder, drafted_at_once
 from muse.worker.engines.executorch.library import Library, Program
@@ -21,9 +21,10 @@ from muse.worker.engines.executorch.program_facts import ProgramFacts, read_fact
 from muse.worker.engines.executorch.prompt import PromptEncoder
 from muse.worker.engines.executorch.sampling import NotANumber, Sampler
 from muse.worker.engines.executorch.solo import SoloDecoder
-from muse.worker.engines.executorch.tokens import BEGIN, END_OF_TEXT, Tokens
 from muse.worker.engines.executorch.vision import PictureEncoder, read_positions
 from muse.worker.hardware import processor_name
+from muse.worker.hf_tokenizer import BEGIN, END_OF_TEXT, JsonTokenizer
+from muse.worker.pte_files import artifact_fault
 
 _READ_BYTES: Final = 64 * 1024 * 1024
 _CELL_PATCHES: Final = 4
@@ -35,7 +36,7 @@ _READ_SHARE: Final = 0.5
 class Loaded:
     """What exists only after a load. chunk: prompt tokens evaluated at a time."""
 
-    tokens: Tokens
+    tokens: JsonTokenizer
     prompts: PromptEncoder
     model: SoloProgram | DraftedProgram
     decoder: Decoder
@@ -55,7 +56,7 @@ def load(options: WorkerOptions, report: ReportLoading) -> tuple[Loaded, Ready]:
     began = time.monotonic()
     report(None, "looking at the artifact")
     artifact = read_artifact(options.model)
-    tokens = Tokens(artifact.tokenizer)
+    tokens = artifact.tokenizer
     report(None, "starting ExecuTorch")
     library = Library(options.threads)
     _check_backends(artifact, library)
@@ -64,13 +65,13 @@ def load(options: WorkerOptions, report: ReportLoading) -> tuple[Loaded, Ready]:
     program = Program(library, artifact.program)
     facts = read_facts(program)
     if tokens.size > facts.vocabulary:
-        raise _fault(
-            f"{artifact.tokenizer} has {tokens.size} tokens and the program {facts.vocabulary}: they belong to "
+        raise artifact_fault(
+            f"{artifact.tokenizer_path} has {tokens.size} tokens and the program {facts.vocabulary}: they belong to "
             "different models"
         )
     context = facts.context if options.context is None else options.context
     if context > facts.context:
-        raise _fault(f"a context of {context} tokens was asked for, and this program holds {facts.context}")
+        raise artifact_fault(f"a context of {context} tokens was asked for, and this program holds {facts.context}")
     model: SoloProgram | DraftedProgram
     if facts.draft is None:
         model = SoloProgram(program, facts)
@@ -131,7 +132,7 @@ def _check_backends(artifact: Artifact, library: Library) -> None:
     missing = [name for name in artifact.backends if name not in library.backends]
     if missing:
         hint = ": it runs on a Mac with Apple silicon only" if missing[0] == "MLXBackend" else ""
-        raise _fault(
+        raise artifact_fault(
             f"{artifact.program} is made for {missing[0]}{hint}. The executorch of this machine has "
             f"{', '.join(sorted(library.backends))}"
         )
@@ -147,7 +148,7 @@ def _read_through(artifact: Artifact, report: ReportLoading) -> None:
                 done += count
                 report(done / artifact.size_bytes * _READ_SHARE, "reading the program")
     except OSError as fault:
-        raise _fault(f"cannot read {artifact.program}: {fault.strerror or fault}") from fault
+        raise artifact_fault(f"cannot read {artifact.program}: {fault.strerror or fault}") from fault
 
 
 def _load_pictures(
@@ -155,16 +156,16 @@ def _load_pictures(
 ) -> PictureEncoder | None:
     if facts.vision is None:
         return None
-    if artifact.positions is None:
-        raise _fault(
-            f"{artifact.folder / POSITIONS} is missing: this program sees pictures, and its table of positions, "
+    if not artifact.positions.is_file():
+        raise artifact_fault(
+            f"{artifact.positions} is missing: this program sees pictures, and its table of positions, "
             f"{facts.vision.table_bytes} bytes, comes beside it"
         )
     table = read_positions(artifact.positions, facts.vision)
     return PictureEncoder(program, facts.vision, table, options.picture_positions, facts.width)
 
 
-def _answer_once(decoder: Decoder, model: SoloProgram | DraftedProgram, tokens: Tokens) -> None:
+def _answer_once(decoder: Decoder, model: SoloProgram | DraftedProgram, tokens: JsonTokenizer) -> None:
     """One token, so that what is broken shows now, and nothing is left to be set up."""
     decoder.begin(Sampler(Sampling()), 0)
     try:
@@ -177,7 +178,3 @@ def _answer_once(decoder: Decoder, model: SoloProgram | DraftedProgram, tokens: 
 def _memory_bytes() -> int:
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
-
-
-def _fault(message: str) -> EngineFault:
-    return EngineFault("bad_request", message, fatal=True)

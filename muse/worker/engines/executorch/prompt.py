@@ -8,14 +8,19 @@ over, made of its content and size, so that another picture of the same size is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
 from muse.worker.engines.base import EngineFault
-from muse.worker.engines.executorch.tokens import IMAGE_END, IMAGE_START, PATCH, Tokens
+from muse.worker.hf_tokenizer import JsonTokenizer
 from muse.worker.picture_fit import ScaledPicture, blamed_on, fit_pictures
 from muse.worker.pictures import Pictures, Sized
+
+_PATCH: Final = "<|patch|>"
+_IMAGE_START: Final = "<|image_start|>"
+_IMAGE_END: Final = "<|image_end|>"
 
 
 @attrs.frozen(kw_only=True)
@@ -62,7 +67,7 @@ class Prompt:
 class PromptEncoder:
     """most_cells: of one picture; 0: this artifact sees none."""
 
-    def __init__(self, tokens: Tokens, *, context: int, most_cells: int) -> None:
+    def __init__(self, tokens: JsonTokenizer, *, context: int, most_cells: int) -> None:
         self._tokens = tokens
         self._context = context
         self._most_cells = most_cells
@@ -96,15 +101,15 @@ class PromptEncoder:
             counts.append(len(ids) - begin)
         return Prompt(ids=ids, tokens=tokens, segment_tokens=tuple(counts), pictures=tuple(placed))
 
-    def _encode_one(self, segment: Segment) -> list[int]:
+    def _encode_one(self, segment: Segment) -> Sequence[int]:
         match segment:
             case TextSegment():
                 return self._tokens.encode(segment.text, special=segment.special)
             case IdsSegment():
                 self._tokens.check(segment.ids)
-                return list(segment.ids)
+                return segment.ids
             case ImageSegment():
-                return []
+                return ()
 
     def _sizes(self, images: Sequence[ImageSegment]) -> list[Sized]:
         if images and not self._most_cells:
@@ -116,12 +121,12 @@ class PromptEncoder:
         return sizes
 
 
-def _frame_of(tokens: Tokens) -> Frame:
-    start, patch, end = (tokens.control_id(spelling) for spelling in (IMAGE_START, PATCH, IMAGE_END))
+def _frame_of(tokens: JsonTokenizer) -> Frame:
+    start, patch, end = (tokens.id_of(spelling) for spelling in (_IMAGE_START, _PATCH, _IMAGE_END))
     if start is None or patch is None or end is None:
         raise EngineFault(
             "bad_request",
-            f"the artifact sees pictures, but its tokenizer lacks {IMAGE_START}, {PATCH} or {IMAGE_END}",
+            f"the artifact sees pictures, but its tokenizer lacks {_IMAGE_START}, {_PATCH} or {_IMAGE_END}",
             fatal=True,
         )
     return Frame(start=start, patch=patch, end=end)

@@ -15,18 +15,14 @@ import attrs
 
 from muse.protocol import FilePart, LoadedFile
 from muse.worker.command_line import WorkerOptions
-from muse.worker.engines.base import EngineFault
-from muse.worker.hf_tokenizer import JsonTokenizer, TokenizerFault
+from muse.worker.hf_tokenizer import END_OF_TEXT, JsonTokenizer
+from muse.worker.pte_files import artifact_fault, program_at, template_beside, tokenizer_beside
 
 PUBLISHED_CONTEXT: Final = 131_072
 _PUBLISHED_DRAFTS: Final = 3
 PUBLISHED_MODEL_ID: Final = "muse-glimmer-30b"
 WEIGHTS: Final = "aoti_cuda_blob.ptd"
 """Beside the program of an artifact for CUDA (contracts/pte-contract.md section 2)."""
-BEGIN: Final = "<|begin_of_text|>"
-END_OF_TURN: Final = "<|eot|>"
-END_OF_TEXT: Final = "<|end_of_text|>"
-_NEEDED: Final = (BEGIN, END_OF_TEXT, END_OF_TURN)
 # One conversation stays warm beside requests without one; each costs a whole KV set (section 9 of the former).
 _MAX_SESSIONS: Final = 2
 _OURS: Final = frozenset({"model_path", "tokenizer_path", "bos_id", "eos_id", "warm_resume"})
@@ -59,8 +55,8 @@ class Artifact:
             str(self.program),
             f"--model_path={self.model}",
             f"--tokenizer_path={self.tokenizer_path}",
-            f"--bos_id={self.id_of(BEGIN)}",
-            f"--eos_id={self.id_of(END_OF_TEXT)}",
+            f"--bos_id={self.tokenizer.begin}",
+            f"--eos_id={self.tokenizer.id_of(END_OF_TEXT)}",
             *(f"--{name}={value}" for name, value in chosen.items() if name not in given),
             *self.flags,
         ]
@@ -104,12 +100,6 @@ class Artifact:
         """What computes, as far as it shows from outside."""
         return "CUDA" if self.is_cuda else "MLX (Metal)" if sys.platform == "darwin" else ""
 
-    def id_of(self, control: str) -> int:
-        """A control token's id."""
-        token = self.tokenizer.id_of(control)
-        assert token is not None, "looked at when the artifact was read"
-        return token
-
     def program_name(self) -> str:
         """The program names no version, so it is known by its content."""
         with self.program.open("rb") as file:
@@ -122,54 +112,24 @@ def read_artifact(options: WorkerOptions) -> Artifact:
     assert options.model is not None
     assert options.worker_bin is not None
     if not options.worker_bin.is_file():
-        raise _fault(
+        raise artifact_fault(
             f"there is no native worker at {options.worker_bin}: build muse_glimmer_worker, name it by its path"
         )
     for flag in options.worker_args:
         _check_flag(flag)
-    model = _model_file(options.model)
-    tokenizer_path = _beside(model, "tokenizer.json", "the model's tokenizer")
-    template_path = _beside(model, "chat_template.jinja", "the model's chat template")
-    try:
-        tokenizer = JsonTokenizer(tokenizer_path)
-        template = template_path.read_text(encoding="utf-8")
-    except TokenizerFault as fault:
-        raise _fault(str(fault)) from fault
-    except (OSError, ValueError) as fault:
-        raise _fault(f"{template_path} cannot be read: {fault}") from fault
-    missing = [spelling for spelling in _NEEDED if tokenizer.id_of(spelling) is None]
-    if missing:
-        raise _fault(f"{tokenizer_path} is not Muse Glimmer's: it lacks {', '.join(missing)}")
+    model = program_at(options.model)
+    tokenizer_path, tokenizer = tokenizer_beside(model)
     return Artifact(
         program=options.worker_bin,
         model=model,
         tokenizer_path=tokenizer_path,
         tokenizer=tokenizer,
-        template=template,
+        template=template_beside(model),
         flags=options.worker_args,
         kind=_kind(options.worker_args, model),
         context=options.context or PUBLISHED_CONTEXT,
         model_id=options.model_id or PUBLISHED_MODEL_ID,
     )
-
-
-def _model_file(path: Path) -> Path:
-    """The program file, given itself or by its folder."""
-    if path.is_file():
-        return path
-    if not path.is_dir():
-        raise _fault(f"there is no artifact at {path}: give its folder, or its .pte file")
-    found = [path / "model.pte"] if (path / "model.pte").is_file() else sorted(path.glob("*.pte"))
-    if len(found) != 1:
-        raise _fault(f"in {path} there should be model.pte, or one .pte file; there are {len(found)}")
-    return found[0]
-
-
-def _beside(model: Path, name: str, what: str) -> Path:
-    path = model.parent / name
-    if not path.is_file():
-        raise _fault(f"{what} is missing: {path} (it comes from the model's Hugging Face repository)")
-    return path
 
 
 def _name(flag: str) -> str:
@@ -185,9 +145,9 @@ def _value(flags: tuple[str, ...], name: str) -> str:
 
 def _check_flag(flag: str) -> None:
     if not flag.startswith("-") or not _name(flag):
-        raise _fault(f"{flag!r} is no flag of the native worker: write --worker-arg=--name=value")
+        raise artifact_fault(f"{flag!r} is no flag of the native worker: write --worker-arg=--name=value")
     if _name(flag) in _OURS:
-        raise _fault(f"--{_name(flag)} of the native worker is set by this program")
+        raise artifact_fault(f"--{_name(flag)} of the native worker is set by this program")
 
 
 def _kind(flags: tuple[str, ...], model: Path) -> Kind:
@@ -198,7 +158,3 @@ def _kind(flags: tuple[str, ...], model: Path) -> Kind:
     name = f"{model.parent.name} {model.name}".lower()
     kinds = [kind for kind in ("solo", "dflash") if kind in name]
     return "unknown" if len(kinds) != 1 else "dflash" if kinds == ["dflash"] else "solo"
-
-
-def _fault(message: str) -> EngineFault:
-    return EngineFault("bad_request", message, fatal=True)

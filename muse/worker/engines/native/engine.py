@@ -36,7 +36,7 @@ from muse.protocol import (
 from muse.worker import exits
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
-from muse.worker.engines.native.artifact import BEGIN, END_OF_TEXT, END_OF_TURN, Artifact, read_artifact
+from muse.worker.engines.native.artifact import Artifact, read_artifact
 from muse.worker.engines.native.exchange import Exchange, Refused
 from muse.worker.engines.native.program import NativeProgram
 from muse.worker.engines.native.prompt import Prompt, PromptEncoder
@@ -44,6 +44,7 @@ from muse.worker.engines.native.reader import AnswerReader
 from muse.worker.engines.native.sessions import Plan, Sessions, settle
 from muse.worker.engines.native.wire import ErrorLine, NativeReady, Terminal
 from muse.worker.hardware import processor_name
+from muse.worker.hf_tokenizer import BEGIN, END_OF_TEXT
 from muse.worker.signs_of_life import signs_of_life
 
 _MOST_SEED: Final = 2**63 - 1
@@ -83,7 +84,7 @@ class NativeEngine:
             special_tokens=tuple(artifact.tokenizer.control.values()),
             bos_token=BEGIN,
             eos_token=END_OF_TEXT,
-            eos_ids=(artifact.id_of(END_OF_TEXT), artifact.id_of(END_OF_TURN)),
+            eos_ids=tuple(sorted(artifact.tokenizer.end_ids)),
             backend=artifact.backend,
             device="" if artifact.is_cuda else processor_name(),
             files=artifact.files,

@@ -16,7 +16,7 @@ import attrs
 
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
 from muse.worker.engines.base import EngineFault
-from muse.worker.engines.native.artifact import BEGIN, Artifact
+from muse.worker.engines.native.artifact import Artifact
 from muse.worker.engines.native.wire import ids_segment, image_segment
 from muse.worker.picture_fit import ScaledPicture, blamed_on, fit_pictures
 from muse.worker.pictures import Pictures, Sized
@@ -55,7 +55,7 @@ class PromptEncoder:
     def __init__(self, artifact: Artifact, *, sees: bool) -> None:
         tokenizer = self._tokenizer = artifact.tokenizer
         self._context = artifact.context
-        self._begin = artifact.id_of(BEGIN)
+        self._begin = tokenizer.begin
         found = [tokenizer.id_of(spelling) for spelling in _PICTURE]
         tokens = [token for token in found if token is not None]
         self._picture_tokens = tokens if sees and len(tokens) == len(found) else None
@@ -127,8 +127,7 @@ class PromptEncoder:
             case TextSegment():
                 return self._tokenizer.encode(segment.text, special=segment.special)
             case IdsSegment():
-                if any(not 0 <= token < self._tokenizer.size for token in segment.ids):
-                    raise EngineFault("bad_request", "the prompt has token ids that this model does not know")
+                self._tokenizer.check(segment.ids)
                 return segment.ids
             case ImageSegment():
                 return ()

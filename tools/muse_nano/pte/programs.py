@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import attrs
 import torch
+from executorch.backends.xnnpack.partition.config import AddmmConfig, BMMConfig, LinearConfig, MMConfig, SoftmaxConfig
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
 from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge_transform_and_lower
 from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
@@ -33,6 +34,8 @@ _PATCH_VALUES: Final = VISION.temporal * 3 * VISION.patch**2
 _WIDE_CONTEXT: Final = 1024
 _WIDE_CHUNK: Final = 32
 """Logits of a whole chunk are planned memory: 400 MB with 512 rows of the real vocabulary."""
+_DELEGATED: Final = (AddmmConfig, BMMConfig, LinearConfig, MMConfig, SoftmaxConfig)
+"""What takes the time at run time. Lowering everything that XNNPACK knows takes twice as long, and gives no more."""
 _EXAMPLE: Final = 7
 """Any number of tokens that is no special case."""
 
@@ -124,7 +127,7 @@ def lower(methods: Mapping[str, Method], facts: Mapping[str, Any], path: Path) -
     }
     edge = to_edge_transform_and_lower(
         exported,
-        partitioner=[XnnpackPartitioner()],
+        partitioner=[XnnpackPartitioner(configs=[*_DELEGATED])],
         constant_methods=dict(facts),
         compile_config=EdgeCompileConfig(_check_ir_validity=False),
     )

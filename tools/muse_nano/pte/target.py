@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
+import attrs
 import torch
 from torch import nn
 from torch.nn import functional
 
-from tools.muse_nano.model import CONFIG, TextConfig, Weights, rms, rope_angles, rotate
+from tools.muse_nano.model import CONFIG, TextConfig, Weights, rms, rope_angles
 
 CHUNK: Final = 512
 RING: Final = 2048 + CHUNK - 1
@@ -24,15 +25,13 @@ ACTIVATION: Final = torch.float16
 def grouped_attention(
     query: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
 ) -> torch.Tensor:
-    """Attention whose heads share keys and values by groups. query [1, heads, tokens, head], keys [1, groups, head,
-    rows] and values [1, groups, rows, head]: turned or copied, the caches would take most of the time. mask [tokens,
-    rows] is added."""
-    by_group = query.unflatten(1, (keys.shape[1], -1))
-    mixed: list[torch.Tensor] = []
-    for number in range(by_group.shape[2]):
-        scores = by_group[:, :, number] @ keys / math.sqrt(query.shape[3]) + mask
-        mixed.append(scores.softmax(-1) @ values)
-    return torch.stack(mixed, 2).flatten(1, 2)
+    """Attention whose heads share keys and values by groups; gives [tokens, heads * head]. query [tokens, heads, head],
+    keys [groups, head, rows] and values [groups, rows, head]: turned or copied, the caches would take most of the time.
+    mask [tokens of all heads of a group, rows] is added."""
+    by_group = query.unflatten(1, (keys.shape[0], -1)).permute(1, 2, 0, 3)
+    scores = torch.bmm(by_group.flatten(1, 2), keys) / math.sqrt(query.shape[2]) + mask
+    mixed = torch.bmm(scores.softmax(-1), values).unflatten(1, by_group.shape[1:3])
+    return mixed.permute(2, 0, 1, 3).flatten(1)
 
 
 class EmbedText(nn.Module):
@@ -47,6 +46,35 @@ class EmbedText(nn.Module):
         return rms(functional.embedding(tokens, self.table), self._epsilon).to(ACTIVATION)
 
 
+@attrs.frozen
+class Rotation:
+    """RoPE on halves, by angles that many layers share. cosine, sine: [tokens, 1, head / 2]."""
+
+    cosine: torch.Tensor
+    sine: torch.Tensor
+
+    @classmethod
+    def at(cls, positions: torch.Tensor) -> Rotation:
+        """Of these positions."""
+        angles = rope_angles(positions, CONFIG.head, CONFIG.rope_base)[:, None]
+        return cls(angles.cos(), angles.sin())
+
+    def turn(self, values: torch.Tensor) -> torch.Tensor:
+        """Values [tokens, heads, head], turned."""
+        first, second = values.chunk(2, -1)
+        return torch.cat([first * self.cosine - second * self.sine, second * self.cosine + first * self.sine], -1)
+
+
+@attrs.frozen(kw_only=True)
+class Place:
+    """Where tokens stand, for all layers of a kind. slots: their rows of the cache. rotation None: there is none.
+    mask: as attention takes it."""
+
+    slots: torch.Tensor
+    rotation: Rotation | None
+    mask: torch.Tensor
+
+
 class _Attention(nn.Module):
     """The past lies in `keys` (one column a position) and `values` (one row a position)."""
 
@@ -58,26 +86,24 @@ class _Attention(nn.Module):
         for name in ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj"):
             weight = weights[f"model.layers.{layer}.self_attn.{name}.weight"]
             setattr(self, name, nn.Parameter(weight, requires_grad=False))
-        self.register_buffer("keys", torch.zeros(1, config.kv_heads, config.head, self.rows))
-        self.register_buffer("values", torch.zeros(1, config.kv_heads, self.rows, config.head))
+        self.register_buffer("keys", torch.zeros(config.kv_heads, config.head, self.rows))
+        self.register_buffer("values", torch.zeros(config.kv_heads, self.rows, config.head))
 
-    def forward(self, y: torch.Tensor, own: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, y: torch.Tensor, place: Place) -> torch.Tensor:
         config = self.config
 
         def heads(weight: torch.Tensor, count: int) -> torch.Tensor:
-            return functional.linear(y, weight).unflatten(-1, (count, config.head)).transpose(1, 2)
+            return functional.linear(y, weight).unflatten(-1, (count, config.head))
 
         query = rms(heads(self.q_proj, config.heads), config.epsilon) * config.query_scale
         key = rms(heads(self.k_proj, config.kv_heads), config.epsilon)
-        if not self.is_global:
-            angles = rope_angles(own, config.head, config.rope_base)
-            query, key = rotate(query, angles), rotate(key, angles)
-        slots = own if self.is_global else own % RING
-        self.keys[:, :, :, slots] = key.transpose(2, 3)
-        self.values[:, :, slots] = heads(self.v_proj, config.kv_heads)
-        mixed = grouped_attention(query, self.keys, self.values, mask)
+        if place.rotation is not None:
+            query, key = place.rotation.turn(query), place.rotation.turn(key)
+        self.keys[:, :, place.slots] = key.permute(1, 2, 0)
+        self.values[:, place.slots] = heads(self.v_proj, config.kv_heads).transpose(0, 1)
+        mixed = grouped_attention(query, self.keys, self.values, place.mask)
         gate = torch.sigmoid(functional.linear(y, self.gate_proj))
-        return functional.linear(mixed.transpose(1, 2).flatten(2) * gate, self.o_proj)
+        return functional.linear(mixed * gate, self.o_proj)
 
 
 def sliding_mask(own: torch.Tensor, window: int) -> torch.Tensor:
@@ -106,9 +132,9 @@ class _Layer(nn.Module):
             weight = 1 + weights[f"{prefix}{name}_layernorm.weight"]
             setattr(self, f"{name}_norm", nn.Parameter(weight, requires_grad=False))
 
-    def forward(self, x: torch.Tensor, own: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, place: Place) -> torch.Tensor:
         config = self.config
-        out = self.attention(rms(x, config.epsilon) * self.input_norm, own, mask)
+        out = self.attention(rms(x, config.epsilon) * self.input_norm, place)
         x = x + rms(out, config.post_epsilon) * self.post_attention_norm
         y = rms(x, config.epsilon) * self.pre_feedforward_norm
         inner = functional.silu(functional.linear(y, self.gate_proj)) * functional.linear(y, self.up_proj)
@@ -136,17 +162,23 @@ class Target(nn.Module):
     ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
         config = self.config
         own = positions[0] + torch.arange(embeddings.shape[1])
-        x = embeddings.float()
+        x = embeddings[0].float()
         inputs: list[torch.Tensor] = []
-        everything, window = global_mask(own, self.context), sliding_mask(own, config.window)
+        heads = config.heads // config.kv_heads
+        everything = Place(slots=own, rotation=None, mask=global_mask(own, self.context).repeat(heads, 1))
+        window = Place(
+            slots=own % RING,
+            rotation=Rotation.at(own),
+            mask=sliding_mask(own, config.window).repeat(heads, 1),
+        )
         for layer in self.layers:
             inputs.append(x)
-            x = layer(x, own, everything if layer.attention.is_global else window)
+            x = layer(x, everything if layer.attention.is_global else window)
         if self.taps is None:
-            x = x[:, -1]
+            x = x[-1:]
         final = rms(x, config.epsilon) * self.norm
         logits = functional.linear(final, self.head) * config.logit_scale
         logits = torch.tanh(logits / config.logit_cap) * config.logit_cap
         if self.taps is None:
             return logits
-        return logits, torch.cat([inputs[tap] for tap in self.taps], -1).to(ACTIVATION)
+        return logits[None], torch.cat([inputs[tap] for tap in self.taps], -1)[None].to(ACTIVATION)

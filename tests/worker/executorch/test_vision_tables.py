@@ -55,17 +55,31 @@ def test_patches_hold_their_pixels(cells: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("cells", SHAPES)
 def test_positions_are_read_between_the_entries(cells: tuple[int, int]) -> None:
-    """By rows: the table's row from the picture's row. By columns: the same grid, laid out the other way round."""
+    """By rows: the table's row from the picture's row. By columns: as for the picture with its sides exchanged."""
     rows, columns = 2 * cells[0], 2 * cells[1]
 
     def at(row: int, column: int) -> np.ndarray:
         return read_table((row + 0.5) * 32 / rows - 0.5, (column + 0.5) * 32 / columns - 0.5)
 
+    def exchanged(row: int, column: int) -> np.ndarray:
+        return read_table((row + 0.5) * 32 / columns - 0.5, (column + 0.5) * 32 / rows - 0.5)
+
     by_rows = inputs_of(cells)[1].positions[0]
     by_columns = inputs_of(cells, "columns")[1].positions[0]
     for number, (row, column) in list(enumerate(places(cells)))[::5]:
         np.testing.assert_allclose(by_rows[number], at(row, column), atol=1e-5)
-        np.testing.assert_allclose(by_columns[number], at(number % rows, number // rows), atol=1e-5)
+        np.testing.assert_allclose(by_columns[number], exchanged(*divmod(number, rows)), atol=1e-5)
+
+
+def test_the_orders_differ_by_what_the_contract_says() -> None:
+    """Not at all for squares; by 12 entries of the table at most for 2 x 4 patches."""
+    table = np.stack(np.meshgrid(np.arange(32), np.arange(32), indexing="ij"), 2).astype(np.float32)
+    pixels = np.zeros((28, 56, 3), np.uint8)
+    rows, columns = (vision_inputs(pixels, table, ROTARY, order).positions for order in POSITION_ORDERS)
+    assert np.abs(rows - columns).max() == 12
+    for cells in ((1, 1), (5, 5), (20, 20)):
+        by_rows, by_columns = (inputs_of(cells, order)[1].positions for order in POSITION_ORDERS)
+        np.testing.assert_array_equal(by_rows, by_columns)
 
 
 def test_a_grid_as_large_as_the_table_is_the_table() -> None:

@@ -2,8 +2,8 @@
 sections 3 to 5).
 
 Patches are row by row. The position table is read the same way, as Hugging Face's and mlx-vlm's code does; upstream's
-worker reads it column by column, which differs for pictures that are not square (section 4). Which of them the model
-was trained with is not known, so it is a switch.
+worker reads it as for the picture with its sides exchanged, which differs for pictures that are not square (section 4).
+Which of them the model was trained with is not known, so it is a switch.
 """
 
 from __future__ import annotations
@@ -75,11 +75,12 @@ def _patches(pixels: NDArray[np.uint8], rows: int, columns: int) -> Floats:
 
 
 def _positions(table: Floats, rows: int, columns: int, order: PositionOrder) -> Floats:
-    """[patches, width], read between the entries of the table; outside of it there is nothing."""
+    """[patches, width], read between the entries of the table; outside of it there is nothing. By columns: the n-th
+    patch has the n-th place of a picture that has so many rows as this one has columns."""
+    if order == "columns":
+        rows, columns = columns, rows
     by_row = np.tensordot(_shares(rows), table, 1)
     grid = np.einsum("xc,rcw->rxw", _shares(columns), by_row, optimize=True)
-    if order == "columns":
-        grid = grid.transpose(1, 0, 2)
     return grid.reshape(rows * columns, -1).astype(np.float32)
 
 

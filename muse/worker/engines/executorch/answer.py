@@ -13,11 +13,11 @@ from muse.worker.hf_tokenizer import JsonTokenizer
 
 
 class Answer:
-    """generated: the ids so far, without the end token."""
+    """prompt: what it answers. generated: the ids so far, without the end token."""
 
     def __init__(self, request_id: str, prompt: Prompt, tokenizer: JsonTokenizer, emit: Emit) -> None:
         self._request_id = request_id
-        self._prompt = prompt
+        self.prompt = prompt
         self._tokenizer = tokenizer
         self._emit = emit
         self._began = time.monotonic()
@@ -38,18 +38,18 @@ class Answer:
         self._emit(
             Accepted(
                 request_id=self._request_id,
-                prompt_tokens=len(self._prompt.ids),
+                prompt_tokens=len(self.prompt.ids),
                 reused_prompt_tokens=reused,
                 session_reset_reason=reason,
                 room=room,
-                segment_tokens=self._prompt.segment_tokens,
+                segment_tokens=self.prompt.segment_tokens,
             )
         )
 
     def processed(self, tokens: int) -> None:
         """So many tokens of the prompt are evaluated."""
         self._processed = tokens
-        self._progress("prefill", tokens, len(self._prompt.ids))
+        self._progress("prefill", tokens, len(self.prompt.ids))
 
     def looks_at(self, picture: int, of: int) -> None:
         """A picture, from 0, is being encoded."""
@@ -96,7 +96,7 @@ class Answer:
         return Done(
             request_id=self._request_id,
             finish_reason=finish,
-            prompt_tokens=len(self._prompt.ids),
+            prompt_tokens=len(self.prompt.ids),
             completion_tokens=len(self.generated),
             reused_prompt_tokens=self._reused,
             prefilled_prompt_tokens=fresh,
@@ -109,5 +109,5 @@ class Answer:
             generated_token_ids=tuple(self.generated),
             draft=draft,
             vision_encoder_ms=None if self._vision_s is None else self._vision_s * 1000,
-            images_scaled=self._prompt.scaled,
+            images_scaled=self.prompt.scaled,
         )

@@ -7,8 +7,6 @@ limits know that.
 
 from __future__ import annotations
 
-import time
-
 from muse.protocol import Close, Count, Done, Draft, FinishReason, Generate, Open, Ready, Reset, Result, Show
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
@@ -17,10 +15,9 @@ from muse.worker.engines.executorch.cache import KvCache
 from muse.worker.engines.executorch.decoding import Array
 from muse.worker.engines.executorch.dflash import BLOCK
 from muse.worker.engines.executorch.loading import Loaded, load
-from muse.worker.engines.executorch.prompt import PlacedPicture, Prompt
+from muse.worker.engines.executorch.looking import Looking
 from muse.worker.engines.executorch.residency import Residency
 from muse.worker.engines.executorch.sampling import NotANumber, Sampler
-from muse.worker.picture_fit import blamed_on
 
 
 class ExecuTorchEngine:
@@ -62,14 +59,18 @@ class ExecuTorchEngine:
         if request.json_schema is not None:
             raise EngineFault("unsupported", "this engine cannot hold an answer to a JSON form")
         prompt = loaded.prompts.encode(request.prompt_segments)
+        answer = Answer(request.request_id, prompt, loaded.tokens, emit)
+        if cancel.is_set:
+            return answer.done("cancelled", None if loaded.facts.draft is None else Draft(proposed=0, accepted=0))
         if len(prompt.ids) >= loaded.context:
             raise context_overflow(len(prompt.ids), loaded.context)
         room = loaded.context - len(prompt.ids)
         budget = room if request.max_new_tokens is None else min(room, request.max_new_tokens)
-        answer = Answer(request.request_id, prompt, loaded.tokens, emit)
+        looking = Looking(loaded.pictures, prompt, answer)
+        looking.read(self._residency.reusable(request.session_id, prompt.ids), cancel)
         reused, reason = self._residency.take(request.session_id, prompt.ids)
         answer.accept(reused, reason, room)
-        run = _Run(loaded, self._residency.cache, prompt, answer, cancel)
+        run = _Run(loaded, self._residency.cache, looking, answer, cancel)
         try:
             finish = run.to_end(Sampler(request.sampling), reused, budget)
         except BaseException as fault:
@@ -87,14 +88,14 @@ class ExecuTorchEngine:
 class _Run:
     """One generation on the cache."""
 
-    def __init__(self, loaded: Loaded, cache: KvCache, prompt: Prompt, answer: Answer, cancel: CancelToken) -> None:
+    def __init__(self, loaded: Loaded, cache: KvCache, looking: Looking, answer: Answer, cancel: CancelToken) -> None:
         self._loaded = loaded
         self._decoder = loaded.decoder
         self._cache = cache
-        self._prompt = prompt
+        self._prompt = answer.prompt
+        self._looking = looking
         self._answer = answer
         self._cancel = cancel
-        self._features: dict[int, Array] = {}
 
     @property
     def draft(self) -> Draft | None:
@@ -154,19 +155,6 @@ class _Run:
                 continue
             if self._cancel.is_set:
                 return None
-            features = self._look_at(number, placed)
+            features = self._looking.features(number)
             embeddings[0, first - begin : last - begin] = features[first - cells.start : last - cells.start]
         return embeddings
-
-    def _look_at(self, number: int, placed: PlacedPicture) -> Array:
-        """The embeddings of a picture, which may stand in several chunks."""
-        features = self._features.get(number)
-        if features is None:
-            assert self._loaded.pictures is not None, "without an encoder pictures were refused before"
-            self._answer.looks_at(number, len(self._prompt.pictures))
-            began = time.monotonic()
-            with blamed_on(number):
-                features = self._loaded.pictures.encode(placed.picture)
-            self._answer.looked(time.monotonic() - began)
-            self._features = {number: features}
-        return features

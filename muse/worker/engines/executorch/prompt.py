@@ -78,6 +78,8 @@ class PromptEncoder:
         """The prompt, its pictures looked at but not decoded. Raises EngineFault."""
         sizes = self._sizes([segment for segment in segments if isinstance(segment, ImageSegment)])
         encoded = [self._encode_one(segment) for segment in segments]
+        if not sizes and not any(encoded):
+            raise EngineFault("bad_request", "the prompt is empty")
         scaled = iter(
             fit_pictures(sizes, text_tokens=sum(map(len, encoded)), context=self._context, most_cells=self._most_cells)
         )

@@ -30,11 +30,7 @@ class Residency:
         """Give the cache to a request: how many tokens of the prompt are in it, and why not more. Never all of them,
         since the last has to be evaluated for what follows it."""
         with self._lock:
-            reused = 0
-            if session_id is not None and session_id not in self._cold:
-                reused = min(common_prefix(self.cache.ids, prompt), len(prompt) - 1)
-                if not self.cache.can_go_back(reused):
-                    reused = 0
+            reused = self._reusable(session_id, prompt)
             own: list[int] | None = self.cache.ids if session_id is not None and session_id == self._owner else []
             if session_id is not None and session_id == self._failed:
                 own = None
@@ -44,6 +40,17 @@ class Residency:
                 self._cold.pop(session_id, None)
             self.cache.go_back(reused)
             return reused, reason
+
+    def reusable(self, session_id: str | None, prompt: list[int]) -> int:
+        """How many tokens of the prompt `take` would find now; a reset meanwhile makes it none."""
+        with self._lock:
+            return self._reusable(session_id, prompt)
+
+    def _reusable(self, session_id: str | None, prompt: list[int]) -> int:
+        if session_id is None or session_id in self._cold:
+            return 0
+        reused = min(common_prefix(self.cache.ids, prompt), len(prompt) - 1)
+        return reused if self.cache.can_go_back(reused) else 0
 
     def fail(self) -> None:
         """The request that had the cache failed: nothing in it can be trusted."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from muse.settings import PositionOrder
 from muse.worker.engines.base import EngineFault
@@ -14,9 +15,13 @@ from muse.worker.engines.executorch.library import Program
 from muse.worker.engines.executorch.program_facts import VISION, VisionFacts
 from muse.worker.engines.executorch.vision_tables import Floats, vision_inputs
 from muse.worker.picture_fit import ScaledPicture
+from muse.worker.picture_size import CELL
 from muse.worker.pictures import scaled_image
 
 _GRID: Final = 32
+
+Pixels = NDArray[np.uint8]
+"""[height, width, 3], whole cells."""
 
 
 def read_positions(path: Path, facts: VisionFacts) -> Floats:
@@ -32,6 +37,11 @@ def read_positions(path: Path, facts: VisionFacts) -> Floats:
     return np.fromfile(path, "<f4").reshape(_GRID, _GRID, facts.latent).astype(np.float32)
 
 
+def read_pixels(picture: ScaledPicture) -> Pixels:
+    """Decode a picture, at the size that it is to have. Raises EngineFault `bad_image`."""
+    return np.asarray(scaled_image(picture.sized.segment, picture.rows, picture.columns))
+
+
 class PictureEncoder:
     """A loaded `vision_encoder`."""
 
@@ -43,13 +53,12 @@ class PictureEncoder:
         self._order: PositionOrder = order
         self._width = width
 
-    def encode(self, picture: ScaledPicture) -> Array:
+    def encode(self, pixels: Pixels) -> Array:
         """Embeddings [cells, width], row by row. Raises EngineFault."""
-        image = scaled_image(picture.sized.segment, picture.rows, picture.columns)
-        inputs = vision_inputs(np.asarray(image), self._table, self._facts.rotary, self._order)
+        inputs = vision_inputs(pixels, self._table, self._facts.rotary, self._order)
         tensors = [self._library.tensor(array, dtype) for array, dtype in inputs.as_list()]
         found = self._library.array(self._method(tensors)[0])
-        wanted = (1, picture.rows * picture.columns, self._width)
+        wanted = (1, pixels.shape[0] // CELL * (pixels.shape[1] // CELL), self._width)
         if found.shape != wanted:
             raise EngineFault("engine_error", f"{VISION} gave {list(found.shape)}; {list(wanted)} was expected")
         return found[0]

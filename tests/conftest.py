@@ -61,7 +61,8 @@ def _serving(arguments: Sequence[str], home: Path) -> Iterator[ServerProcess]:
         server.wait_ready()
         yield server
     finally:
-        server.stop()
+        status = server.stop()
+    assert status == 0, server.stderr()
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,8 @@ def test_the_receipts_say_what_was_drafted(any_nano_server: ServerProcess) -> No
     receipts = [receipt for name in ("story", "count", "plan") for _, receipt in answers(any_nano_server, name, None)]
     counts = [(receipt["draft_proposed"], receipt["draft_accepted"]) for receipt in receipts]
     if runtime["model"]["supports"]["draft"]:
-        assert runtime["draft"] == {"file": DRAFT.name, "used": True, "reason": None}
+        if runtime["model"]["engine"] != "executorch":  # whose draft is inside the artifact
+            assert runtime["draft"] == {"file": DRAFT.name, "used": True, "reason": None}
         assert sum(accepted for _, accepted in counts) > sum(proposed for proposed, _ in counts) / 2
     else:
         assert runtime["draft"] is None

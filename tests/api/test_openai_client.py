@@ -15,6 +15,12 @@ from tests.server_process import ServerProcess
 USER = [{"role": "user", "content": "Name three colours."}]
 
 
+@pytest.fixture(scope="module")
+def question() -> dict[str, Any]:
+    """What is asked, as the client takes it. Other engines ask what their model knows."""
+    return {"messages": USER}
+
+
 @pytest.fixture
 def client(muse_server: ServerProcess) -> Iterator[OpenAI]:
     """A client without retries, so that a test sees the first answer."""
@@ -28,9 +34,9 @@ def test_models_lists_the_loaded_model(client: OpenAI) -> None:
     assert client.models.retrieve(model.id).id == model.id
 
 
-def test_a_whole_answer_with_usage_and_metrics(client: OpenAI) -> None:
+def test_a_whole_answer_with_usage_and_metrics(client: OpenAI, question: dict[str, Any]) -> None:
     """Text, finish reason, usage that adds up, and our receipt in the same body."""
-    answer = client.chat.completions.create(model=client.models.list().data[0].id, messages=USER, max_tokens=24)
+    answer = client.chat.completions.create(model=client.models.list().data[0].id, **question, max_tokens=24)
     assert answer.choices[0].message.content
     assert answer.choices[0].finish_reason in ("stop", "length")
     assert answer.usage is not None
@@ -42,25 +48,25 @@ def test_a_whole_answer_with_usage_and_metrics(client: OpenAI) -> None:
     assert metrics["time_to_first_token_ms"] > 0
 
 
-def test_an_answer_in_the_form_of_a_schema(client: OpenAI) -> None:
+def test_an_answer_in_the_form_of_a_schema(client: OpenAI, question: dict[str, Any]) -> None:
     """response_format as official clients send it, and a schema that the engine cannot follow by name."""
     schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
     schema["additionalProperties"] = False
     form = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": schema, "strict": True}}
-    answer = client.chat.completions.create(model=None, messages=USER, max_tokens=60, response_format=form)
+    answer = client.chat.completions.create(model=None, **question, max_tokens=60, response_format=form)
     assert isinstance(json.loads(answer.choices[0].message.content)["ok"], bool)
     form["json_schema"]["schema"] = {"type": "nonsense"}
     with pytest.raises(openai.BadRequestError) as caught:
-        client.chat.completions.create(model=None, messages=USER, max_tokens=60, response_format=form)
+        client.chat.completions.create(model=None, **question, max_tokens=60, response_format=form)
     assert caught.value.param == "response_format"
 
 
-def test_a_stream_equals_the_whole_answer(client: OpenAI) -> None:
+def test_a_stream_equals_the_whole_answer(client: OpenAI, question: dict[str, Any]) -> None:
     """Greedy: the same text in pieces; role first, one finish, our metrics chunk reads as an ordinary chunk."""
-    whole = client.chat.completions.create(model=None, messages=USER, max_tokens=24)
+    whole = client.chat.completions.create(model=None, **question, max_tokens=24)
     chunks = list(
         client.chat.completions.create(
-            model=None, messages=USER, max_tokens=24, stream=True, stream_options={"include_usage": True}
+            model=None, **question, max_tokens=24, stream=True, stream_options={"include_usage": True}
         )
     )
     assert chunks[0].choices[0].delta.role == "assistant"
@@ -74,9 +80,9 @@ def test_a_stream_equals_the_whole_answer(client: OpenAI) -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
-def test_without_include_usage_no_chunk_has_usage(client: OpenAI) -> None:
+def test_without_include_usage_no_chunk_has_usage(client: OpenAI, question: dict[str, Any]) -> None:
     """Only who asks gets the extra chunk."""
-    stream = client.chat.completions.create(model=None, messages=USER, max_tokens=4, stream=True)
+    stream = client.chat.completions.create(model=None, **question, max_tokens=4, stream=True)
     chunks = list(stream)
     assert all(chunk.usage is None for chunk in chunks)
     assert all(chunk.choices for chunk in chunks)
@@ -96,12 +102,12 @@ def test_the_same_seed_gives_the_same_answer(client: OpenAI) -> None:
     assert len({ask(seed) for seed in range(5)}) > 1
 
 
-def test_stop_strings_end_the_answer(client: OpenAI) -> None:
+def test_stop_strings_end_the_answer(client: OpenAI, question: dict[str, Any]) -> None:
     """Everything before the stop string, and finish_reason stop."""
-    whole = client.chat.completions.create(model=None, messages=USER, max_tokens=24).choices[0].message.content
+    whole = client.chat.completions.create(model=None, **question, max_tokens=24).choices[0].message.content
     assert whole is not None
     stop = whole[6:11]
-    answer = client.chat.completions.create(model=None, messages=USER, max_tokens=24, stop=[stop])
+    answer = client.chat.completions.create(model=None, **question, max_tokens=24, stop=[stop])
     assert answer.choices[0].message.content == whole[: whole.index(stop)]
     assert answer.choices[0].finish_reason == "stop"
 

@@ -10,7 +10,6 @@ import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -19,7 +18,7 @@ from openai import OpenAI
 
 from tests.picture_files import STILL, data_url, plain, png_claiming, saved
 from tests.server_process import HANG_GUARD_S, ServerProcess, children_of, read_until
-from tests.worker.nano import DATE, IMAGE_DIALOGUES, IMAGES, MMPROJ, MODEL, turns
+from tests.worker.nano import DATE, IMAGE_DIALOGUES, IMAGES, turns
 
 QUESTION = "What colour is this?"
 OPTIONS = {"current_date": DATE, "return_reasoning": True}
@@ -204,11 +203,12 @@ def test_text_that_spells_a_control_token_is_refused_beside_pictures(seeing_serv
     ask(seeing_server, [messages[0], {"role": "user", "content": "?"}], max_tokens=1)
 
 
-def test_a_model_without_a_projector_sees_nothing(nano_server: ServerProcess) -> None:
-    """Refused by name, never left out."""
+def test_a_model_that_is_blind_refuses_pictures(nano_server: ServerProcess) -> None:
+    """By name, never left out; what would make it see is said where there is something."""
     error = refuse(nano_server, [{"role": "user", "content": "hi"}, asking(coloured("red"))])
     assert (error["code"], error["param"]) == ("unsupported_parameter", "messages[1].content")
-    assert "--mmproj" in error["message"]
+    engine = nano_server.get("/api/runtime").json()["model"]["engine"]
+    assert ("--mmproj" in error["message"]) == (engine == "llamacpp")
 
 
 def test_a_cancel_while_it_looks(seeing_server: ServerProcess) -> None:
@@ -235,31 +235,26 @@ def test_clients_at_the_same_time_see_their_own(seeing_server: ServerProcess) ->
         assert list(answers) == [f"It is {colour}." for colour in colours]
 
 
-def test_the_answer_goes_on_when_its_worker_dies(tmp_path: Path) -> None:
+def test_the_answer_goes_on_when_its_worker_dies(seeing_server: ServerProcess) -> None:
     """Killed at its first words: the picture is sent again, and nothing is lost or said twice."""
-    server = ServerProcess(["--model", str(MODEL), "--mmproj", str(MMPROJ)], home=tmp_path / "home")
-    try:
-        server.wait_ready()
-        resumed = 0
-        for number in range(20):
-            server.wait_idle()
-            guard = children_of(server.pid)[0]
-            body = body_of([asking(stored("image-red"))], stream=True, session_id=f"dies-{number}")
-            content = ""
-            with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=HANG_GUARD_S) as stream:
-                for line in stream.iter_lines():
-                    if not line.startswith("data: {"):
-                        continue
-                    chunk = json.loads(line[6:])
-                    delta = chunk["choices"][0]["delta"] if chunk["choices"] else {}
-                    if delta.get("reasoning_content") and guard:
-                        os.killpg(guard, signal.SIGKILL)
-                        guard = 0
-                    content += delta.get("content") or ""
-                    resumed += chunk.get("muse_metrics", {}).get("resumed", 0)
-            assert content == "It is red."
-            if resumed:
-                break
-        assert resumed
-    finally:
-        assert server.stop() == 0
+    server = seeing_server
+    for number in range(20):
+        server.wait_idle()
+        guard, resumed = children_of(server.pid)[0], 0
+        body = body_of([asking(stored("image-red"))], stream=True, session_id=f"dies-{number}")
+        content = ""
+        with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=HANG_GUARD_S) as stream:
+            for line in stream.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                chunk = json.loads(line[6:])
+                delta = chunk["choices"][0]["delta"] if chunk["choices"] else {}
+                if delta.get("reasoning_content") and guard:
+                    os.killpg(guard, signal.SIGKILL)
+                    guard = 0
+                content += delta.get("content") or ""
+                resumed += chunk.get("muse_metrics", {}).get("resumed", 0)
+        assert content == "It is red."
+        if resumed:
+            return
+    raise AssertionError("every kill came too late")

@@ -29,6 +29,13 @@ QUESTIONS: Final = tuple(
 )
 
 
+def visible(text: str) -> str:
+    """What of an answer is for the user."""
+    parser = HarmonyParser()
+    pieces = [*parser.feed(text, "mixed"), *parser.flush()]
+    return "".join(piece[1] for piece in pieces if isinstance(piece, tuple) and piece[0] == "answer")
+
+
 class NanoWalk(Walk):
     """Questions that it knows the answers of."""
 
@@ -39,9 +46,7 @@ class NanoWalk(Walk):
         return 250 if how.startswith("cancel") else self.random.choice((7, 20, 250, 250, 250))
 
     def shown(self, ids: Sequence[int]) -> str:
-        parser = HarmonyParser()
-        pieces = [*parser.feed(self.spelled(ids), "mixed"), *parser.flush()]
-        return "".join(piece[1] for piece in pieces if isinstance(piece, tuple) and piece[0] == "answer")
+        return visible(self.spelled(ids))
 
     def check_inexact(self, held: str, content: str) -> None:
         """Put off its dialogues it babbles, also halves of characters: then only the ids before them are known."""

@@ -84,8 +84,9 @@ def known_text(name: str) -> str:
 async def victim(core: FaultCore, epoch: int, whom: Whom) -> int:
     """Whom to kill once this worker is there, as `kill` takes it. Looked up before: it takes as long as some tokens."""
     await core.wait_epoch(epoch, "ready", "busy")
-    worker, *engine = core.worker_pids()
-    return {"group": -core.group(), "worker": worker, "engine": engine[-1]}[whom]
+    if whom == "group":
+        return -core.group()
+    return core.worker_pids()[0 if whom == "worker" else -1]
 
 
 async def read_and_kill(core: FaultCore, reply: Reply, places: tuple[int, ...], whom: Whom) -> str:

@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 import pytest
@@ -30,7 +30,7 @@ from actors.transcripts.messages import SessionView
 from muse.api.chat_request import SamplingDefaults, parse_chat_request
 from muse.api.message import Message
 from muse.errors import MuseError
-from muse.protocol import Done, Error, Generate, IdsSegment, Ready, Tokens
+from muse.protocol import Done, Error, Generate, IdsSegment, Ready, Segment, Tokens
 from muse.settings import Settings
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.gguf import read_model_file
@@ -43,8 +43,6 @@ pytestmark = pytest.mark.model
 
 SESSIONS: Final = ("a", "b", "c")
 MOST_MESSAGES: Final = 10
-NAMED: Final = 2
-"""Slots for sessions, by default."""
 MARGIN: Final = 0.2
 """Between the two best tokens, in log-probability: sums in another order may change less than this."""
 QUESTIONS: Final = (
@@ -105,18 +103,58 @@ def shared(a: Sequence[int], b: Sequence[int]) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-class Walk:
-    """One walk on a running core. doubts: prompts up to where a cold run went another way."""
+class Tokenizer(Protocol):
+    """The model's own, behind the encoder of its engine."""
 
-    questions: Sequence[str] = QUESTIONS
-    context = 2048
+    def encode(self, segments: Sequence[Segment]) -> list[int]:
+        """The ids of a prompt, as the worker makes them."""
+        ...
 
-    def __init__(self, core: FaultCore, model: Path, seed: int) -> None:
+    def spelled(self, ids: Sequence[int]) -> str:
+        """What ids spell."""
+        ...
+
+    def margin(self, ids: list[int]) -> float:
+        """How far the best token behind these is before the second, in log-probability."""
+        ...
+
+
+class LlamaTokenizer:
+    """Asks the native server of a running worker, which gives a slot for a margin."""
+
+    def __init__(self, core: FaultCore, model: Path) -> None:
         command = subprocess.run(
             ["ps", "-ww", "-o", "args=", "-p", str(core.worker_pids()[-1])], capture_output=True, text=True, check=True
         )
-        self.inner = Client(command.stdout.split('"socket": "')[1].split('"')[0])
-        self.encoder = PromptEncoder(self.inner, Vocabulary(read_model_file(model)), None)
+        self._inner = Client(command.stdout.split('"socket": "')[1].split('"')[0])
+        self._encoder = PromptEncoder(self._inner, Vocabulary(read_model_file(model)), None)
+
+    def encode(self, segments: Sequence[Segment]) -> list[int]:
+        """See Tokenizer."""
+        return self._encoder.encode(segments)
+
+    def spelled(self, ids: Sequence[int]) -> str:
+        """See Tokenizer."""
+        return self._inner.call("POST", "/detokenize", {"tokens": list(ids)})["content"]
+
+    def margin(self, ids: list[int]) -> float:
+        """See Tokenizer."""
+        body = {"prompt": ids, "n_predict": 1, "n_probs": 2, "samplers": ["top_k"], "top_k": 1, "cache_prompt": False}
+        answer = self._inner.call("POST", "/completion", body)
+        best, second = (top["logprob"] for top in answer["completion_probabilities"][0]["top_logprobs"][:2])
+        return best - second
+
+
+class Walk:
+    """One walk on a running core. doubts: prompts up to where a cold run went another way. named: slots that the engine
+    has for sessions."""
+
+    questions: Sequence[str] = QUESTIONS
+    context = 2048
+    named = 2
+
+    def __init__(self, core: FaultCore, tokenizer: Tokenizer, seed: int) -> None:
+        self.tokenizer = tokenizer
         self.core = core
         self.random = random.Random(seed)
         self.clients = {name: Chatter() for name in SESSIONS}
@@ -128,7 +166,9 @@ class Walk:
 
     def orders_after(self, session_id: str) -> set[tuple[str, ...]]:
         """Who has the slots once this session was served."""
-        return {(*(other for other in order if other != session_id), session_id)[-NAMED:] for order in self.orders}
+        return {
+            (*(other for other in order if other != session_id), session_id)[-self.named :] for order in self.orders
+        }
 
     # ------------------------------------------------------------ what is asked of the system
 
@@ -220,7 +260,7 @@ class Walk:
         client = self.clients[session_id]
         command = self.core.generations[-1]
         assert command.request_id == reply.id
-        prompt = self.encoder.encode(command.prompt_segments)
+        prompt = self.tokenizer.encode(command.prompt_segments)
         self.check_prompt(client, messages, command, prompt)
         view = await self.view(session_id)
         assert view is not None
@@ -234,7 +274,7 @@ class Walk:
         elif reason == "cancelled" and not turn.ids:
             assert held == tuple(prompt[: len(held)])
         else:
-            assert held == (*prompt, *turn.ids)
+            self.check_resident(held, (*prompt, *turn.ids))
             assert self.shown(turn.ids) == turn.content
         assert turn.metrics is not None
         reused = turn.metrics.reused_prompt_tokens
@@ -242,11 +282,15 @@ class Walk:
         self.orders = self.orders_after(session_id)
         self.check_reuse(client.resident, prompt, reused, turn.metrics.session_reset_reason, warm=warm)
         assert not (client.was_reset and reused)
-        answer = list(held[len(prompt) :])
+        answer = list(turn.ids or held[len(prompt) :])
         await self.check_answer(command, prompt, answer, limit if reason in ("stop", "length") and turn.ids else None)
         client.messages = [*messages, said("assistant", turn.content)]
         client.answers.append((turn.content, turn.ids))
         client.resident, client.was_reset = held, False
+
+    def check_resident(self, held: Sequence[int], whole: Sequence[int]) -> None:
+        """Prompt and answer, to the last token."""
+        assert held == whole
 
     def check_inexact(self, held: str, content: str) -> None:
         """What is resident of an answer whose ids are not kept: a stop string ended it, so there may be more."""
@@ -301,28 +345,27 @@ class Walk:
         return self.spelled(ids)
 
     def spelled(self, ids: Sequence[int]) -> str:
-        return self.inner.call("POST", "/detokenize", {"tokens": list(ids)})["content"]
+        return self.tokenizer.spelled(ids)
 
-    def margin(self, ids: list[int]) -> float:
-        """How far the best token is before the second."""
-        body = {"prompt": ids, "n_predict": 1, "n_probs": 2, "samplers": ["top_k"], "top_k": 1, "cache_prompt": False}
-        answer = self.inner.call("POST", "/completion", body)
-        best, second = (top["logprob"] for top in answer["completion_probabilities"][0]["top_logprobs"][:2])
-        return best - second
+
+async def take_steps(walk: Walk, steps: int) -> None:
+    """So many; where a cold run went another way, the model must be in doubt."""
+    for _ in range(steps):
+        await walk.step()
+    # At the end: asking takes a slot behind the engine's back.
+    margins = [walk.tokenizer.margin(ids) for ids in walk.doubts]
+    assert all(margin < MARGIN for margin in margins), margins
+    assert len(margins) < steps / 4
+    await walk.core.wait_idle()
 
 
 async def walk(model: Path, home: Path, *, steps: int, seed: int, kind: type[Walk] = Walk) -> Walk:
-    """Take so many steps on a system with this model; where a cold run went another way, the model must be in doubt."""
+    """Take so many steps on a system with this model."""
     where = Settings(model=model, home=home, context=kind.context, threads=1)
     async with running_core(SmallSteps(where), where, guard_s=60 + 3 * steps) as core:
         await core.wait_worker("ready")
-        walk = kind(core, model, seed)
-        for _ in range(steps):
-            await walk.step()
-        margins = [walk.margin(ids) for ids in walk.doubts]  # at the end: asking takes a slot behind the engine's back
-        assert all(margin < MARGIN for margin in margins), margins
-        assert len(margins) < steps / 4
-        await core.wait_idle()
+        walk = kind(core, LlamaTokenizer(core, model), seed)
+        await take_steps(walk, steps)
     return walk
 
 

@@ -6,7 +6,7 @@ harmless words, and its ids spell the prompt that a plain rendering gives.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from muse.api.message import Message
 from muse.chat.splice import KnownAnswer
 from muse.chat.template import ChatTemplate
-from muse.protocol import IdsSegment, TextSegment
+from muse.protocol import IdsSegment, Ready, Segment, TextSegment
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.gguf import read_model_file
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
@@ -45,17 +45,20 @@ CALM = "calm"
 ROLES = ("system", "user", "assistant", "user")
 
 
-@attrs.frozen
+@attrs.frozen(kw_only=True)
 class Tokenizer:
-    """The model's own, behind our encoder, as the worker uses it. control: id to spelling."""
+    """The model's own, behind our encoder, as the worker uses it. spelled: what ids spell. control: id to spelling.
+    templates: by name, as text and compiled."""
 
-    inner: Client
-    encoder: PromptEncoder
+    encode: Callable[[Sequence[Segment]], Sequence[int]]
+    spelled: Callable[[Sequence[int]], str]
+    ready: Ready
     control: dict[int, str]
     templates: dict[str, tuple[str, ChatTemplate]]
 
     def ids(self, template: str, messages: Sequence[Message], known: dict[int, KnownAnswer] | None = None) -> list[int]:
-        return self.encoder.encode(self.templates[template][1].render_segments(messages, now=NOW, known=known))
+        segments = self.templates[template][1].render_segments(messages, now=NOW, known=known)
+        return list(self.encode(segments))
 
     def check(self, template: str, messages: Sequence[Message]) -> None:
         """The control ids are those of a calm conversation of the same form, and the ids spell the prompt."""
@@ -65,28 +68,26 @@ class Tokenizer:
         ids = self.ids(template, messages)
         assert self.controls(ids) == self.controls(self.ids(template, calm))
         source = self.templates[template][0]
-        bos, eos = "<|im_start|>", "<|im_end|>"
+        bos, eos = self.ready.bos_token, self.ready.eos_token
         plain = render_plain(source, messages, now=NOW, bos_token=bos, eos_token=eos)
         assert self.spelled(ids) == plain
 
     def controls(self, ids: Sequence[int]) -> list[int]:
         return [token for token in ids if token in self.control]
 
-    def spelled(self, ids: Sequence[int]) -> str:
-        return self.inner.call("POST", "/detokenize", {"tokens": list(ids)})["content"]
 
-
-@pytest.fixture(scope="module")
-def tokenizer(llama: WorkerProcess, builtin_model: Path) -> Tokenizer:
-    inner = Client(str(socket_of(llama)))
-    encoder = PromptEncoder(inner, Vocabulary(read_model_file(builtin_model)), None)
-    ready = llama.ready()
+def tokenizer_of(
+    ready: Ready,
+    encode: Callable[[Sequence[Segment]], Sequence[int]],
+    spelled: Callable[[Sequence[int]], str],
+    **more: str,
+) -> Tokenizer:
+    """With the model's own template, and more of them by name."""
     control: dict[int, str] = {}
     for spelling in ready.special_tokens:  # asked of the tokeniser itself, not of our list of them
-        (token,) = encoder.encode((TextSegment(text=spelling, special=True),))
+        (token,) = encode((TextSegment(text=spelling, special=True),))
         control[token] = spelling
     assert ready.chat_template is not None
-    sources = {"own": ready.chat_template, "names": NAMES, "folds": FOLDS}
     templates = {
         name: (
             source,
@@ -94,9 +95,21 @@ def tokenizer(llama: WorkerProcess, builtin_model: Path) -> Tokenizer:
                 source, bos_token=ready.bos_token, eos_token=ready.eos_token, special_tokens=ready.special_tokens
             ),
         )
-        for name, source in sources.items()
+        for name, source in ({"own": ready.chat_template} | more).items()
     }
-    return Tokenizer(inner, encoder, control, templates)
+    return Tokenizer(encode=encode, spelled=spelled, ready=ready, control=control, templates=templates)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(llama: WorkerProcess, builtin_model: Path) -> Tokenizer:
+    """The built-in model's."""
+    inner = Client(str(socket_of(llama)))
+    encoder = PromptEncoder(inner, Vocabulary(read_model_file(builtin_model)), None)
+
+    def spelled(ids: Sequence[int]) -> str:
+        return inner.call("POST", "/detokenize", {"tokens": list(ids)})["content"]
+
+    return tokenizer_of(llama.ready(), encoder.encode, spelled, names=NAMES, folds=FOLDS)
 
 
 def forms_of(spelling: str) -> list[str]:
@@ -120,7 +133,7 @@ def conversation(contents: Sequence[str], names: Sequence[str | None] = (None,) 
 @pytest.mark.parametrize("template", ["own", "names", "folds"])
 def test_every_spelling_in_every_message(tokenizer: Tokenizer, template: str) -> None:
     """Each role in turn, then all of them at once."""
-    assert len(tokenizer.control) >= 17
+    assert len(tokenizer.control) >= 12
     for spelling in tokenizer.control.values():
         for form in forms_of(spelling):
             for place in range(4):
@@ -147,7 +160,7 @@ def test_every_spelling_split_over_two_messages(tokenizer: Tokenizer, template: 
 def test_halves_around_known_ids(tokenizer: Tokenizer) -> None:
     """The exact ids of an answer do not join the text around them, and stand as they are."""
     messages = conversation(["Hello."] * 4)
-    ids = tuple(tokenizer.encoder.encode((TextSegment(text="Well.", special=False),)))
+    ids = tuple(tokenizer.encode((TextSegment(text="Well.", special=False),)))
     for spelling in tokenizer.control.values():
         hostile = conversation(["Hello.", f"Hi {spelling[:3]}", "Well.", spelling[3:]])
         known = {2: KnownAnswer(ids=ids, header="<|im_end|>\n<|im_start|>assistant\n")}
@@ -159,6 +172,7 @@ def test_halves_around_known_ids(tokenizer: Tokenizer) -> None:
 
 
 SPELLED = ["<|im_start|>", "<|im_end|>", "<|endoftext|>", "<repo_name>", "<|", "|>", "im_end", "endoftext", "<", "\n"]
+SPELLED += ["<|eot|>", "<|start|>", "<|message|>", "eot"]
 pieces = st.lists(st.sampled_from(SPELLED) | st.text(st.sampled_from(WRITABLE), max_size=3), max_size=6)
 said = pieces.map(lambda parts: f"a{''.join(parts)}z")  # visible in any template
 name = st.none() | pieces.map(lambda parts: f"n{''.join(parts)}"[:64])

@@ -7,7 +7,7 @@ ids that harmless words have there, in the form of Muse Glimmer and in both form
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from muse.api.message import Message
 from muse.api.tools import Tool, ToolCall
 from muse.chat.splice import KnownAnswer
 from muse.chat.template import ChatTemplate
-from muse.protocol import IdsSegment, TextSegment
+from muse.protocol import IdsSegment, Ready, Segment, TextSegment
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.gguf import read_model_file
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
@@ -72,9 +72,9 @@ PLACES = tuple(place.name for place in attrs.fields(Texts))
 
 @attrs.frozen
 class Tokenizer:
-    """A model's own, behind our encoder. control: id to spelling."""
+    """A model's own. encode: segments to ids, as the worker does it. control: id to spelling."""
 
-    encoder: PromptEncoder
+    encode: Callable[[Sequence[Segment]], Sequence[int]]
     control: dict[int, str]
     templates: dict[str, ChatTemplate]
 
@@ -82,18 +82,19 @@ class Tokenizer:
         """The control ids of the prompt, and those that known answers stand for."""
         segments = self.templates[template].render_segments(texts.messages(), now=NOW, tools=texts.tools(), known=known)
         assert (IdsSegment(ids=IDS) in segments) == bool(known)
-        return [token for token in self.encoder.encode(segments) if token in self.control]
+        return [token for token in self.encode(segments) if token in self.control]
 
     def check(self, template: str, texts: Texts) -> None:
         assert self.controls(template, texts) == self.controls(template, Texts())
 
 
-def tokenizer_of(worker: WorkerProcess, model: Path, **sources: str | None) -> Tokenizer:
-    ready = worker.ready()
-    encoder = PromptEncoder(Client(str(socket_of(worker))), Vocabulary(read_model_file(model)), None)
+def tokenizer_of(
+    ready: Ready, encode: Callable[[Sequence[Segment]], Sequence[int]], **sources: str | None
+) -> Tokenizer:
+    """sources: templates by name; None is the model's own."""
     control: dict[int, str] = {}
     for spelling in ready.special_tokens:
-        (token,) = encoder.encode((TextSegment(text=spelling, special=True),))
+        (token,) = encode((TextSegment(text=spelling, special=True),))
         control[token] = spelling
     templates = {
         name: ChatTemplate.compile(
@@ -101,20 +102,27 @@ def tokenizer_of(worker: WorkerProcess, model: Path, **sources: str | None) -> T
         )
         for name, source in sources.items()
     }
-    return Tokenizer(encoder, control, templates)
+    return Tokenizer(encode, control, templates)
+
+
+def llama_tokenizer(worker: WorkerProcess, model: Path, **sources: str | None) -> Tokenizer:
+    """Of a worker with the llama.cpp engine."""
+    ready = worker.ready()
+    encoder = PromptEncoder(Client(str(socket_of(worker))), Vocabulary(read_model_file(model)), None)
+    return tokenizer_of(ready, encoder.encode, **sources)
 
 
 @pytest.fixture(scope="module")
 def nano() -> Iterator[Tokenizer]:
     """Muse Glimmer's form."""
     with WorkerProcess("--engine", "llamacpp", "--model", str(MODEL), "--threads", "1") as worker:
-        yield tokenizer_of(worker, MODEL, muse=None)
+        yield llama_tokenizer(worker, MODEL, muse=None)
 
 
 @pytest.fixture(scope="module")
 def builtin(llama: WorkerProcess, builtin_model: Path) -> Tokenizer:
     """A template that knows no tools, and one that does."""
-    return tokenizer_of(llama, builtin_model, text=None, hermes=HERMES)
+    return llama_tokenizer(llama, builtin_model, text=None, hermes=HERMES)
 
 
 def all_places(tokenizer: Tokenizer, template: str) -> None:

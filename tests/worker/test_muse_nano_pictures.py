@@ -51,6 +51,30 @@ def seeing() -> Iterator[WorkerProcess]:
         yield worker
 
 
+@pytest.fixture(scope="module")
+def in_steps() -> Iterator[WorkerProcess]:
+    """The same, evaluating 64 tokens at a time."""
+    with WorkerProcess(*ARGUMENTS, "--mmproj", str(MMPROJ), "--batch", "64") as worker:
+        worker.ready()
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Iterator[WorkerProcess]:
+    """The same with a context of 1,024 tokens."""
+    with WorkerProcess(*ARGUMENTS, "--mmproj", str(MMPROJ), "--context", "1024") as worker:
+        worker.ready()
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def blind() -> Iterator[WorkerProcess]:
+    """A worker with muse-nano alone, ready."""
+    with WorkerProcess(*ARGUMENTS) as worker:
+        worker.ready()
+        yield worker
+
+
 def asked(name: str) -> tuple[Segment, ...]:
     """The prompt of a dialogue's first turn."""
     turn = turns(name)[0]
@@ -118,8 +142,9 @@ def test_another_picture_of_the_same_size_is_another(seeing: WorkerProcess) -> N
     for number, colour in enumerate(("green", "blue", "red")):
         done = seeing.ask(showing(square(colour)), session="changed", limit=60).done
         assert done.generated_token_ids == wanted(f"image-{colour}")
-        assert done.session_reset_reason == ("mismatch" if number else "new")
-        assert done.reused_prompt_tokens <= 4
+        assert done.reused_prompt_tokens <= 4  # what stands before it, if the engine can go back there
+        again = "rewound" if done.reused_prompt_tokens else "mismatch"
+        assert done.session_reset_reason == (again if number else "new")
 
 
 def test_the_same_points_in_another_shape_are_another_picture(seeing: WorkerProcess) -> None:
@@ -127,8 +152,9 @@ def test_the_same_points_in_another_shape_are_another_picture(seeing: WorkerProc
     for number, size in enumerate(((84, 56), (56, 84))):
         done = seeing.ask(showing(square("blue", *size)), session="turned", limit=60).done
         assert done.generated_token_ids == wanted("image-blue")
-        assert done.session_reset_reason == ("mismatch" if number else "new")
-        assert done.reused_prompt_tokens <= 4
+        assert done.reused_prompt_tokens <= 4  # what stands before it, if the engine can go back there
+        again = "rewound" if done.reused_prompt_tokens else "mismatch"
+        assert done.session_reset_reason == (again if number else "new")
 
 
 def test_a_session_that_was_reset_sees_its_picture_again(seeing: WorkerProcess) -> None:
@@ -229,12 +255,11 @@ def test_a_picture_that_cannot_be_read_is_refused(seeing: WorkerProcess, data: b
     assert seeing.ask(asked("image-red"), limit=60).done.generated_token_ids == wanted("image-red")
 
 
-def test_without_a_projector_it_sees_nothing() -> None:
+def test_without_eyes_it_sees_nothing(blind: WorkerProcess) -> None:
     """Refused by name, also when counting; texts are answered."""
-    with WorkerProcess(*ARGUMENTS) as worker:
-        assert not worker.ready().supports.image
-        assert worker.ask(asked("image-red"), limit=1).error.code == "unsupported"
-        assert worker.ask(asked("joke"), limit=60).done.generated_token_ids == wanted("joke")
+    assert not blind.ready().supports.image
+    assert blind.ask(asked("image-red"), limit=1).error.code == "unsupported"
+    assert blind.ask(asked("joke"), limit=60).done.generated_token_ids == wanted("joke")
 
 
 def test_a_cancel_leaves_nothing_wrong_behind(seeing: WorkerProcess) -> None:
@@ -252,16 +277,14 @@ def test_a_cancel_leaves_nothing_wrong_behind(seeing: WorkerProcess) -> None:
         assert answer.done.generated_token_ids == wanted(name)
 
 
-def test_the_text_before_a_picture_goes_in_by_steps() -> None:
+def test_the_text_before_a_picture_goes_in_by_steps(in_steps: WorkerProcess) -> None:
     """So that a cancel there waits for one step; what follows the picture goes with it."""
     long = TextSegment(text="blue sky and green grass " * 40, special=False)
-    with WorkerProcess(*ARGUMENTS, "--mmproj", str(MMPROJ), "--batch", "64") as worker:
-        worker.ready()
-        prompt = (*asked("joke")[:-1], long, END, *question_segments("image-red"))
-        answer = worker.ask(prompt, limit=60)
-        phases = [event.phase for event in answer.progress]
-        before = [event.processed for event in answer.progress[: phases.index("vision")]]
-        assert answer.done.generated_token_ids == wanted("image-red")
+    prompt = (*asked("joke")[:-1], long, END, *question_segments("image-red"))
+    answer = in_steps.ask(prompt, limit=60)
+    phases = [event.phase for event in answer.progress]
+    before = [event.processed for event in answer.progress[: phases.index("vision")]]
+    assert answer.done.generated_token_ids == wanted("image-red")
     assert len(before) > 4
     assert max(later - earlier for earlier, later in pairwise(before)) <= 64 + 4
 
@@ -325,18 +348,15 @@ def test_a_draft_changes_nothing() -> None:
             assert done.draft is not None
 
 
-@pytest.fixture(scope="module")
-def narrow() -> Iterator[WorkerProcess]:
-    """A worker whose context holds 1,024 tokens."""
-    with WorkerProcess(*ARGUMENTS, "--mmproj", str(MMPROJ), "--context", "1024") as worker:
-        worker.ready()
-        yield worker
-
-
 def test_pictures_that_cannot_fit_are_made_smaller(narrow: WorkerProcess) -> None:
     """So far that an eighth of the context is left for the answer, all of them alike, and it is said."""
     large, small = square("green", 1792, 1792), square("green")
-    for pictures, most, scaled in (([large], 512, 1), ([large, small], 512, 1), ([large, large], 256, 2)):
+    for pictures, most, scaled in (
+        ([large], 512, 1),
+        ([large, small], 512, 1),
+        ([large, large], 256, 2),
+        ([large] * 4, 128, 4),
+    ):
         prompt = (HEAD, *pictures, TAIL)
         done = narrow.ask(prompt, limit=1).done
         assert most // 2 < done.prompt_tokens <= 896

@@ -8,20 +8,33 @@ import subprocess
 import sys
 
 from muse.worker.hardware import processor_name
-from tests.api.test_muse_nano import (  # noqa: F401 - tests to be run here
-    answers,
+from tests.api.test_muse_nano import (
     test_a_client_may_set_the_reasoning_strength,
     test_a_further_turn_is_an_exact_prefix,
     test_a_message_of_one_long_run_is_too_long,
     test_it_says_what_it_knows,
     test_it_says_what_was_loaded,
+    test_the_receipts_say_what_was_drafted,
 )
-from tests.api.test_pictures import ask, asking, stored
-from tests.api.test_tools import test_the_model_calls_and_reads_the_result  # noqa: F401
+from tests.api.test_tools import (
+    test_a_stream_has_each_call_whole_and_in_order,
+    test_the_model_calls_and_reads_the_result,
+)
 from tests.engines.executorch.conftest import Artifact
 from tests.faults.server import read_stream
 from tests.server_process import PROJECT, ServerProcess, children_of
-from tests.worker.nano import DATE, IMAGE_DIALOGUES, turns
+from tests.worker.nano import DATE, turns
+
+__all__ = [
+    "test_a_client_may_set_the_reasoning_strength",
+    "test_a_further_turn_is_an_exact_prefix",
+    "test_a_message_of_one_long_run_is_too_long",
+    "test_a_stream_has_each_call_whole_and_in_order",
+    "test_it_says_what_it_knows",
+    "test_it_says_what_was_loaded",
+    "test_the_model_calls_and_reads_the_result",
+    "test_the_receipts_say_what_was_drafted",
+]
 
 
 def test_runtime_shows_engine_and_backend(any_nano_server: ServerProcess) -> None:
@@ -56,14 +69,6 @@ def test_an_answer_goes_on_after_the_worker_was_killed(any_nano_server: ServerPr
     assert whole.text == turn["answer"]["message"]["content"]
     assert whole.metrics is not None
     assert whole.metrics["resumed"]
-
-
-def test_a_picture_is_seen_through_the_api(seeing_server: ServerProcess) -> None:
-    """Each colour; a further turn with exact ids beside the picture knows what it saw."""
-    for name in IMAGE_DIALOGUES:
-        text, receipt = ask(seeing_server, [asking(stored(name))], session_id=f"see-{name}")
-        assert text == turns(name)[0]["answer"]["message"]["content"]
-        assert receipt["prompt_tokens"] == len(turns(name)[0]["prompt_ids"])
 
 
 def test_a_forced_call_is_refused_by_name(any_nano_server: ServerProcess) -> None:

@@ -1,7 +1,4 @@
-"""The engine behind the worker protocol, on stand-in programs with muse-nano's weights: it recites what it knows.
-
-What is imported are tests of the llama.cpp engine; they get this engine's workers from the fixtures of this folder.
-"""
+"""The engine behind the worker protocol: what is so with this engine only, and what it says of wrong requests."""
 
 from __future__ import annotations
 
@@ -10,37 +7,11 @@ from collections import Counter
 
 import pytest
 
-from muse.protocol import Accepted, Error, ImageSegment, Ping, Result, TextSegment
+from muse.protocol import Accepted, Close, Error, IdsSegment, ImageSegment, Ping, Reset, Result, Segment, TextSegment
 from muse.worker.engines.executorch.cache import WINDOW
 from tests.worker.client import WorkerProcess
-from tests.worker.nano import (
-    END_OF_TURN,
-    IMAGE_DIALOGUES,
-    MODEL,
-    answer_ids,
-    as_ids,
-    pictures_of,
-    prompt_ids,
-    question_ids,
-    stored_segments,
-    turns,
-    with_pictures,
-)
-from tests.worker.test_muse_nano import (  # noqa: F401 - tests and their fixture, to be run here
-    resident,
-    template,
-    test_a_cancelled_prompt_leaves_nothing_wrong_behind,
-    test_a_later_prompt_holds_the_exact_ids,
-    test_a_long_conversation_stays_warm,
-    test_a_second_turn_is_warm_and_the_same,
-    test_an_answer_goes_on_in_its_middle,
-    test_every_answer_is_the_known_one,
-    test_our_template_engine_renders_the_known_prompt,
-    test_text_becomes_the_ids_that_were_trained,
-    test_text_of_a_client_is_not_the_token_it_spells,
-    test_the_same_question_again_costs_one_token,
-    test_the_template_is_in_both_forms_of_the_model,
-)
+from tests.worker.nano import END_OF_TURN, MODEL, answer_ids, as_ids, prompt_ids, question_ids, turns
+from tests.worker.test_muse_nano import resident
 
 CHUNK = 512
 SPARE = 8
@@ -52,12 +23,13 @@ def test_ready_says_what_runs(nano: WorkerProcess) -> None:
     assert ready.engine == "executorch"
     assert ready.engine_version.startswith("executorch 1.5.1, torch 2.13.0")
     assert ready.backend == "XNNPACK (CPU)"
-    assert [(file.part, file.name) for file in ready.files] == [("model", "model.pte"), ("positions", "pos_embed.bin")]
+    files = [("model", "model.pte"), ("positions", "pos_embed.bin")]
+    assert [(file.part, file.name) for file in ready.files] == files[: 2 if ready.supports.image else 1]
     assert ready.model_id == MODEL.stem
     assert (ready.context_length, ready.max_sessions, ready.max_inflight_requests) == (4096, 1, 1)
     assert ready.supports.draft == (b"dflash program" in nano.stderr)
     assert ready.draft_tokens == (3 if ready.supports.draft else None)
-    assert ready.supports.image
+    assert ready.supports.image == ready.supports.draft  # so they are made
     assert ready.supports.ids_with_images
     assert END_OF_TURN in ready.eos_ids
     assert len(ready.eos_ids) == 2
@@ -119,16 +91,18 @@ def test_another_session_takes_the_cache(nano: WorkerProcess) -> None:
     assert nano.ask(as_ids(hello), session="one", limit=60).done.generated_token_ids == answer_ids(turns("hello")[0])
 
 
-def test_after_a_reset_nothing_is_used(nano: WorkerProcess) -> None:
+@pytest.mark.parametrize("kind", [Reset, Close])
+def test_after_a_reset_nothing_is_used(nano: WorkerProcess, kind: type[Reset | Close]) -> None:
     """Nor by a request without a session."""
-    from muse.protocol import Reset
-
     ids = prompt_ids(turns("hello")[0])
     nano.ask(as_ids(ids), session="reset", limit=60)
-    nano.send(Reset(request_id="reset-it", session_id="reset"))
-    nano.wait(Result, "reset-it")
+    nano.send(kind(request_id=f"forget-{kind}", session_id="reset"))
+    nano.wait(Result, f"forget-{kind}")
+    assert resident(nano, "reset") == ()
     again = nano.ask(as_ids(ids), session="reset", limit=60).done
-    assert (again.session_reset_reason, again.reused_prompt_tokens) == ("new", 0)
+    assert again.session_reset_reason == "new"
+    if kind is Reset:
+        assert again.reused_prompt_tokens == 0
     assert nano.ask(as_ids(ids), limit=60).done.reused_prompt_tokens == 0
 
 
@@ -175,34 +149,6 @@ def test_a_prompt_that_leaves_no_room_is_refused(nano: WorkerProcess) -> None:
     assert nano.ask(as_ids(ids[:4095]), limit=8).done.completion_tokens <= 1
 
 
-@pytest.mark.parametrize("name", IMAGE_DIALOGUES)
-def test_a_picture_is_seen(nano: WorkerProcess, name: str) -> None:
-    """The memorised answer, from text segments around the picture; a second turn does not encode it again."""
-    turn = turns(name)[0]
-    segments = with_pictures(stored_segments(turn), pictures_of(turn))
-    answer = nano.ask(segments, session=f"see-{name}", limit=60)
-    assert answer.done.prompt_tokens == len(prompt_ids(turn))
-    assert answer.done.generated_token_ids == answer_ids(turn)
-    assert answer.progress[0].phase == "vision"
-    assert (answer.done.vision_encoder_ms or 0) > 0
-    again = nano.ask(segments, session=f"see-{name}", limit=60).done
-    assert again.generated_token_ids == answer_ids(turn)
-    assert again.vision_encoder_ms is None
-
-
-def test_another_picture_of_the_same_size_is_another(nano: WorkerProcess) -> None:
-    """Its ids would be the same; its identity is not."""
-    answers: list[tuple[int, ...]] = []
-    turn = turns(IMAGE_DIALOGUES[0])[0]
-    from tests.picture_files import plain, saved, segment_of
-
-    for colour in ("red", "blue"):
-        picture: ImageSegment = segment_of(saved(plain(colour=colour, size=(56, 56)), "PNG"))
-        segments = with_pictures(stored_segments(turn), [picture])
-        answers.append(nano.ask(segments, session="twins", limit=60).done.generated_token_ids or ())
-    assert answers[0] != answers[1]
-
-
 def test_a_seed_repeats_an_answer(nano: WorkerProcess) -> None:
     """At a temperature where answers differ."""
     ids = as_ids(prompt_ids(turns("hello")[0]))
@@ -211,6 +157,39 @@ def test_a_seed_repeats_an_answer(nano: WorkerProcess) -> None:
     )
     assert first == second
     assert first != other
+
+
+def test_so_narrow_a_choice_is_greedy(nano: WorkerProcess) -> None:
+    """Each field reaches the sampler, whatever the temperature; so does the largest seed."""
+    turn = turns("hello")[0]
+    for narrow in ({"top_k": 1}, {"top_p": 1e-6}, {"min_p": 1.0}):
+        done = nano.ask(as_ids(prompt_ids(turn)), limit=60, temperature=5.0, seed=2**63, **narrow).done
+        assert done.generated_token_ids == answer_ids(turn)
+
+
+@pytest.mark.parametrize(
+    ("segments", "code"),
+    [
+        ((), "bad_request"),
+        ((TextSegment(text="", special=False),), "bad_request"),
+        ((IdsSegment(ids=(5, 10**6)),), "bad_request"),
+        ((IdsSegment(ids=(-1,)),), "bad_request"),
+        ((ImageSegment(image="", sha256=""),), "bad_image"),
+        ((TextSegment(text="word " * 5000, special=False),), "context_overflow"),
+    ],
+    ids=["nothing", "empty text", "unknown id", "negative id", "no picture", "too long"],
+)
+def test_prompts_that_cannot_be_served(nano: WorkerProcess, segments: tuple[Segment, ...], code: str) -> None:
+    """An error instead of accepted; the worker goes on, and what was warm stays warm."""
+    turn = turns("fruit")[0]
+    nano.ask(as_ids(prompt_ids(turn)), session="wrong", limit=60)
+    held = resident(nano, "wrong")
+    answer = nano.ask(segments, session="wrong", limit=4)
+    assert answer.accepted is None
+    assert answer.error.code == ("unsupported" if code == "bad_image" and not nano.ready().supports.image else code)
+    if code == "context_overflow":
+        assert (answer.error.prompt_tokens, answer.error.context_length) == (nano.count(segments), 4096)
+    assert resident(nano, "wrong") == held
 
 
 def test_a_ping_is_answered_while_it_works(nano: WorkerProcess) -> None:

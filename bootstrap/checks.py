@@ -78,26 +78,25 @@ def run_checks(layout: Layout, options: TestOptions, console: Console) -> int:
         console.line(f"== {name}")
         if _run(layout, argv) != 0:
             failed.append(name)
-    pytest = [python, "-m", "pytest", "-n", str(_workers()), "--dist", "loadfile"]
-    pytest += [*(["-m", ""] if options.full else []), *options.pytest_arguments]
     console.line("== pytest")
-    code = _run(layout, pytest)
+    code = _run(layout, _pytest(python, options))
     if failed:
         console.line(f"Failed before the tests: {', '.join(failed)} (see above).")
     return code or (1 if failed else 0)
 
 
-def _workers() -> int:
-    """How many files of tests run at a time. Each may start servers, models and a browser of its own."""
-    return min(os.cpu_count() or 1, MOST_WORKERS)
+def _pytest(python: str, options: TestOptions, *tests: str) -> list[str]:
+    """The command line of pytest. Some files of tests run at a time; each may start servers, models and a browser."""
+    workers = min(os.cpu_count() or 1, MOST_WORKERS)
+    argv = [python, "-m", "pytest", "-n", str(workers), "--dist", "loadfile", *(["-m", ""] if options.full else [])]
+    return [*argv, *tests, *options.pytest_arguments]
 
 
 def run_engine_tests(layout: Layout, engine: str, options: TestOptions, console: Console) -> int:
     """Run the tests of one engine in its environment."""
     console.line(f"== pytest, {engine}")
     python = str(layout.engine(engine) / "bin" / "python")
-    argv = [python, "-m", "pytest", *(["-m", ""] if options.full else []), f"tests/engines/{engine}"]
-    return _run(layout, [*argv, *options.pytest_arguments])
+    return _run(layout, _pytest(python, options, f"tests/engines/{engine}"))
 
 
 def _run(layout: Layout, argv: Sequence[str]) -> int:

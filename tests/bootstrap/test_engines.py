@@ -45,7 +45,7 @@ def test_the_tests_of_an_engine_run_in_its_environment(finished: MiniProject) ->
     code, output = project.run("test", "--engines", "executorch", "-x")
     assert code == 0, output
     last = output.splitlines()[-1]
-    assert last.startswith("pytest ['tests/engines/executorch', '-x']")
+    assert "'--dist', 'loadfile', 'tests/engines/executorch', '-x'] " in last
     assert last.endswith(str(project.layout.engine("executorch")))
     assert "tiny-exporter" in Environment(project.layout.engine("executorch")).packages()
     assert "ruff check" not in output

@@ -99,11 +99,11 @@ def serving(folder: Path, home: Path) -> Iterator[ServerProcess]:
     assert status == 0, server.stderr()
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=["dflash", pytest.param("solo", marks=pytest.mark.slow)])
 def any_nano_server(
     request: pytest.FixtureRequest, artifact: Artifact, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """A server with a stand-in of each kind, ready: they must answer alike."""
+    """A server with a stand-in of each kind, ready. What workers of both answer is tested without a server."""
     with serving(artifact(request.param), tmp_path_factory.mktemp("home")) as server:
         yield server
 

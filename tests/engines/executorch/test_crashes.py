@@ -30,14 +30,12 @@ STARTING = attrs.evolve(PATIENT, load_s=60.0)
 """Importing torch takes as long as the machine is busy."""
 LOOKS_LONG = Manner(pause_s=0.03)
 PLACES: tuple[tuple[str, tuple[int, ...], Whom], ...] = (
-    ("plan", (5,), "group"),  # in the first of two messages of reasoning
-    ("plan", (22,), "worker"),  # in the second
-    ("german", (20,), "worker"),
+    ("plan", (22,), "worker"),  # in the second of two messages of reasoning
     ("japanese", (6,), "group"),  # every character is three tokens
     ("emoji", (4,), "worker"),  # four and more
     ("story", (40, 200), "group"),  # twice
 )
-RANDOM_KILLS = 6
+RANDOM_KILLS = 4
 
 
 async def recite_in_spite(core: FaultCore, name: str, places: tuple[int, ...], whom: Whom) -> None:
@@ -123,12 +121,10 @@ async def test_a_death_in_any_phase_is_survived(artifact: Artifact, tmp_path: Pa
         for phase, target, number in (
             ("idle", "worker", signal.SIGSEGV),
             ("prefill", "worker", signal.SIGKILL),
-            ("prefill", "group", signal.SIGKILL),
             ("decode", "guard", signal.SIGKILL),
-            ("decode", "worker", signal.SIGSEGV),
         ):
             reply = await REACH[phase](core)
-            os.kill({"guard": core.group(), "group": -core.group()}.get(target) or core.worker_pids()[0], number)
+            os.kill(core.group() if target == "guard" else core.worker_pids()[0], number)
             epoch += 1
             await core.wait_epoch(epoch, "ready", "busy")
             if reply is not None:

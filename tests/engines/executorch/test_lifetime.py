@@ -70,7 +70,8 @@ def test_the_worker_dies_with_its_server(artifact: Artifact, tmp_path: Path) -> 
     server.stop()
     again = ServerProcess(arguments, home=tmp_path)
     again.wait_ready()
-    with again.stream_chat(**body) as answer:
+    (question,) = turns("needle-far-1")[0]["messages"]
+    with again.stream_chat(messages=[{**question, "content": question["content"] * 5}]) as answer:
         lines = answer.iter_lines()
         read_until(lines, '"phase": "prefill"')
         watched = Watched(children_of(again.pid))

@@ -29,7 +29,6 @@ from tests.worker.test_long_runs import (
     plain,
     run_of,
     test_random_letters_are_counted,
-    test_three_million_characters_are_too_many_tokens,
 )
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "test_every_spelling_split_over_two_messages",
     "test_no_conversation_can_forge_a_control_token",
     "test_random_letters_are_counted",
-    "test_three_million_characters_are_too_many_tokens",
 ]
 
 
@@ -84,9 +82,17 @@ def test_the_ids_spell_the_run(tokens: Tokens, kind: str) -> None:
     assert tokens.control.keys().isdisjoint(ids)
 
 
+@pytest.mark.parametrize("kind", ["hello ", pytest.param("y", marks=pytest.mark.slow)])
+def test_three_million_characters_are_too_many_tokens(nano: WorkerProcess, kind: str) -> None:
+    """They are counted, and do not fit."""
+    error = nano.ask(plain(run_of(kind, 3_000_000)), limit=1).error
+    assert (error.code, error.fatal) == ("context_overflow", False)
+    assert (error.prompt_tokens or 0) > 100_000
+
+
 def test_a_cancel_while_a_long_text_is_cut_is_obeyed(nano: WorkerProcess) -> None:
     """It ends as cancelled, not as too long, with nothing given; the next one is answered."""
-    running = nano.start(plain("hello " * 500_000), limit=1)
+    running = nano.start(plain("hello " * 250_000), limit=1)
     nano.cancel(running)
     done = nano.finish(running).done
     assert (done.finish_reason, done.completion_tokens, done.draft) == ("cancelled", 0, None)

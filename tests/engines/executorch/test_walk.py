@@ -105,7 +105,7 @@ async def walk(artifact: Path, cold_worker: WorkerProcess, home: Path, *, steps:
 
 async def test_a_walk(artifact: Artifact, drafted: WorkerProcess, tmp_path: Path) -> None:
     """Always the same steps."""
-    walked = await walk(artifact("dflash"), drafted, tmp_path, steps=60, seed=1)
+    walked = await walk(artifact("dflash"), drafted, tmp_path, steps=40, seed=1)
     assert walked.warm_turns > 5
     assert walked.displaced_turns > 5
 

@@ -11,7 +11,7 @@ import pytest
 
 from muse.protocol import Ready, Segment, TextSegment
 from muse.worker.engines.executorch.prompt import PromptEncoder
-from muse.worker.engines.executorch.tokens import Tokens
+from muse.worker.hf_tokenizer import JsonTokenizer
 from tests.engines.executorch.conftest import Artifact
 from tests.worker.client import WorkerProcess
 from tests.worker.test_injection import (
@@ -47,16 +47,16 @@ def nano(alone: WorkerProcess) -> WorkerProcess:
 
 
 @pytest.fixture(scope="module")
-def tokens(artifact: Artifact) -> Tokens:
+def tokens(artifact: Artifact) -> JsonTokenizer:
     """The tokeniser itself."""
-    return Tokens(artifact("solo") / "tokenizer.json")
+    return JsonTokenizer(artifact("solo") / "tokenizer.json")
 
 
-def spelled(tokens: Tokens, ids: Sequence[int]) -> str:
-    return b"".join(map(tokens.spelled, ids)).decode()
+def spelled(tokens: JsonTokenizer, ids: Sequence[int]) -> str:
+    return tokens.decode(ids).decode()
 
 
-def encoding(tokens: Tokens, ready: Ready) -> Callable[[Sequence[Segment]], list[int]]:
+def encoding(tokens: JsonTokenizer, ready: Ready) -> Callable[[Sequence[Segment]], list[int]]:
     """Segments to ids as the worker does it, without the token that it puts before a prompt."""
     encoder = PromptEncoder(tokens, context=ready.context_length, most_cells=0)
     begin = TextSegment(text=ready.bos_token, special=True)
@@ -64,7 +64,7 @@ def encoding(tokens: Tokens, ready: Ready) -> Callable[[Sequence[Segment]], list
 
 
 @pytest.fixture(scope="module")
-def tokenizer(nano: WorkerProcess, tokens: Tokens) -> Tokenizer:
+def tokenizer(nano: WorkerProcess, tokens: JsonTokenizer) -> Tokenizer:
     """The artifact's, with its own template and those of the other engine's tests in its words."""
     ready = nano.ready()
     names, folds = (
@@ -74,7 +74,7 @@ def tokenizer(nano: WorkerProcess, tokens: Tokens) -> Tokenizer:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=ascii)
-def test_the_ids_spell_the_run(tokens: Tokens, kind: str) -> None:
+def test_the_ids_spell_the_run(tokens: JsonTokenizer, kind: str) -> None:
     """Whole, in words before and behind it, and without a control token."""
     text = f"One, two. {run_of(kind, 30_000)} three!"
     ids = tokens.encode(text, special=False)

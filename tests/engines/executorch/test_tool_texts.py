@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from muse.worker.engines.executorch.tokens import Tokens
+from muse.worker.hf_tokenizer import JsonTokenizer
 from tests.engines.executorch.conftest import Artifact
 from tests.engines.executorch.test_long_texts import encoding
 from tests.worker.client import WorkerProcess
@@ -27,4 +27,4 @@ __all__ = [
 def nano(alone: WorkerProcess, artifact: Artifact) -> Tokenizer:
     """Muse Glimmer's form."""
     ready = alone.ready()
-    return tokenizer_of(ready, encoding(Tokens(artifact("solo") / "tokenizer.json"), ready), muse=None)
+    return tokenizer_of(ready, encoding(JsonTokenizer(artifact("solo") / "tokenizer.json"), ready), muse=None)

@@ -35,8 +35,8 @@ class Manner:
     batch: int | None = None
 
 
-SLOW: Final = Manner(pause_s=0.002, batch=64)
-"""An answer of fifty tokens takes a third of a second, a prompt of 700 as long."""
+SLOW: Final = Manner(pause_s=0.004, batch=64)
+"""An answer of fifty tokens takes half a second, a prompt of 700 as long."""
 
 
 class StandIn(WorkerCommand):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from muse.protocol import Loading, Progress, Tokens
+from tests.engines.executorch.artifacts import NAME
 from tests.engines.executorch.conftest import Artifact
 from tests.faults.processes import GONE_WITHIN_S, Watched
 from tests.server_process import ONE_THREAD, ServerProcess, children_of, read_until
@@ -79,3 +80,23 @@ def test_the_worker_dies_with_its_server(artifact: Artifact, tmp_path: Path) -> 
         errors = [json.loads(line[6:])["error"]["code"] for line in lines if line.startswith('data: {"error"')]
         assert errors == ["stopping"]
         assert watched.left_after(GONE_WITHIN_S) == []
+
+
+def test_what_cannot_be_loaded_is_told_everywhere_and_tried_again_when_asked(
+    artifact: Artifact, tmp_path: Path
+) -> None:
+    """Once, for another try would change nothing. When the artifact is there, it is loaded."""
+    folder = tmp_path / NAME
+    server = ServerProcess(["--engine", "executorch", "--model", str(folder)], home=tmp_path / "home")
+    try:
+        worker = server.wait_state("failed")["worker"]
+        assert str(folder) in worker["reason"]
+        assert worker["epoch"] == 1
+        refused = server.post("/v1/chat/completions", {"messages": turns("fruit")[0]["messages"]})
+        assert refused.status_code == 503
+        assert str(folder) in refused.json()["error"]["message"]
+        folder.symlink_to(artifact("solo"))
+        assert server.post("/api/worker/restart", {}).json() == {"restarting": True}
+        assert server.wait_ready()["model"]["id"] == NAME
+    finally:
+        assert server.stop() == 0

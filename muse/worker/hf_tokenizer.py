@@ -20,7 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from llguidance import LLTokenizer
+from llguidance import LLTokenizer, TokenizerWrapper
 
 from muse.worker.engines.base import EngineFault
 
@@ -59,10 +59,8 @@ class JsonTokenizer:
         self.end_ids: Final = frozenset((ids[END_OF_TEXT], ids[END_OF_TURN]))
         self.size: Final = max(known) + 1
         self._unused = frozenset(range(self.size)) - known
-        # Those that are not called special would be text to a grammar.
-        special = {**content, "added_tokens": [{**token, "special": True} for token in added]}
         try:
-            self._with_control = LLTokenizer(json.dumps(special), eos_token=sorted(self.end_ids), slices=[])
+            self._with_control = LLTokenizer(self._file.decode(), slices=[])
         except ValueError as fault:
             raise _fault(_no_tokenizer(path, fault)) from fault
         longest_first = sorted(self.control.values(), key=len, reverse=True)
@@ -80,9 +78,10 @@ class JsonTokenizer:
 
     @cached_property
     def for_grammars(self) -> LLTokenizer:
-        """What llguidance reads grammars along: control tokens are no text to it, and an answer ends by any of
-        `end_ids`. With the parts of the vocabulary that most masks have in common, found once, in half a second."""
-        return self._with_control.with_slices(LLTokenizer.general_slices())
+        """What llguidance reads grammars along: control tokens are no text to it, whatever a text spells, and an answer
+        ends by any of `end_ids`. With the parts of the vocabulary that most masks have in common, found once: 0.7 s for
+        200,000 words."""
+        return LLTokenizer(TokenizerWrapper(_PlainText(self)), n_vocab=self.size, eos_token=sorted(self.end_ids))
 
     def encode(self, text: str, *, special: bool) -> tuple[int, ...]:
         """Ids of a text, nothing added. special: spellings of control tokens in it are those tokens; else they are
@@ -97,7 +96,7 @@ class JsonTokenizer:
         # It makes control tokens as it is. Told to (`parse_special`), it cuts the text around them otherwise.
         ids = tuple(self._with_control.tokenize_str(clean))
         if not special and self._has_control(ids):
-            ids = self._encode_plain(clean)
+            ids = self._encode_without_control(clean)
         with self._lock:
             if key not in self._kept:
                 self._kept[key] = ids
@@ -106,7 +105,7 @@ class JsonTokenizer:
                 self._kept_characters -= len(self._kept.popitem(last=False)[0][0])
         return ids
 
-    def _encode_plain(self, text: str) -> tuple[int, ...]:
+    def _encode_without_control(self, text: str) -> tuple[int, ...]:
         ids = tuple(self._plain.tokenize_str(text))
         if self._has_control(ids):
             # A control token that is an ordinary word as well: cut inside its spelling.
@@ -143,6 +142,20 @@ class JsonTokenizer:
         """Raises EngineFault for ids that the model does not have."""
         if any(not 0 <= token < self.size for token in ids):
             raise EngineFault("bad_request", "the prompt has token ids that this model does not know")
+
+
+class _PlainText:
+    """What llguidance must know of a tokenizer to cut texts that a grammar demands into tokens."""
+
+    def __init__(self, tokenizer: JsonTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self.bos_token_id = tokenizer.begin
+        self.eos_token_id = min(tokenizer.end_ids)
+        self.special_token_ids = sorted(tokenizer.control)
+        self.tokens = [tokenizer.decode([token]) for token in range(tokenizer.size)]
+
+    def __call__(self, text: bytes) -> Sequence[int]:
+        return self._tokenizer.encode(text.decode(), special=False)
 
 
 def _no_tokenizer(path: Path, fault: Exception) -> str:

@@ -21,9 +21,9 @@ from muse.protocol import (
 )
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.gguf import read_model_file
-from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from muse.worker.json_form import check_answer, grammar_of
 from tests.worker.client import WorkerProcess, chat
 from tests.worker.llama import socket_of
 
@@ -256,7 +256,7 @@ def test_an_answer_that_breaks_its_schema_is_never_passed_off(
         assert answer.end.code in ("bad_request", "engine_error")
         assert not answer.end.fatal
     else:
-        check_answer(grammar_of(json.dumps(schema)), answer.text, complete=answer.done.finish_reason == "stop")
+        check_answer(grammar_of(json.dumps(schema)), answer.text.encode(), complete=answer.done.finish_reason == "stop")
     assert llama.ask(chat("hi"), limit=2).done.completion_tokens == 2
 
 

@@ -18,9 +18,9 @@ from muse.protocol import ResetReason
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFile
-from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, SMALLEST, PrefillStep
 from muse.worker.engines.llamacpp.runs import LONGEST_RUN, cut_runs, has_long_run
+from muse.worker.engines.llamacpp.schema_texts import check_texts
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import reset_reason
@@ -152,16 +152,6 @@ def test_a_step_holds_what_is_evaluated_apart() -> None:
     assert step.tokens == 2 * SMALLEST + LAST_APART
 
 
-def test_an_answer_is_read_along_its_schema() -> None:
-    """Letter by letter: a cut one must be a beginning, a whole one complete; its values count too."""
-    grammar = grammar_of('{"type":"object","properties":{"t":{"const":"<|x|>"}},"required":["t"]}')
-    check_answer(grammar, '{"t":"<|x|>"}', complete=True)
-    check_answer(grammar, '{"t":"<|', complete=False)
-    for text, complete in (('{"t":"<|', True), ('{"t":"x"}', True), ("The past", False)):
-        with pytest.raises(EngineFault, match="schema"):
-            check_answer(grammar, text, complete=complete)
-
-
 @pytest.mark.parametrize(
     "schema",
     [
@@ -180,7 +170,7 @@ def test_an_answer_is_read_along_its_schema() -> None:
 def test_a_schema_that_demands_a_control_token_is_refused(schema: dict[str, object]) -> None:
     """By name, wherever the text stands: the engine would write the token itself."""
     with pytest.raises(EngineFault, match=r"'<\|x\|>'") as caught:
-        grammar_of(json.dumps(schema), ["<|y|>", "<|x|>"])
+        check_texts(json.dumps(schema), ["<|y|>", "<|x|>"])
     assert caught.value.code == "bad_request"
 
 
@@ -188,15 +178,17 @@ def test_a_schema_may_describe_control_tokens() -> None:
     """Words about an answer are no part of it, unless a member has the name of such words."""
     told = {"type": "string", "description": "not <|x|>", "examples": ["<|x|>"], "default": "<|x|>"}
     schema = {"title": "<|x|>", "type": "object", "properties": {"description": told}}
-    check_answer(grammar_of(json.dumps(schema), ["<|x|>"]), '{"description":"a"}', complete=True)
+    check_texts(json.dumps(schema), ["<|x|>"])
+    with pytest.raises(EngineFault):
+        check_texts(json.dumps(schema), ["description"])
 
 
 @pytest.mark.parametrize("run", ["y", " ", "-"])
 def test_a_schema_that_demands_a_long_run_is_refused(run: str) -> None:
     """The server gives such texts to its tokeniser, which does not survive them."""
-    grammar_of(json.dumps({"const": run * LONGEST_RUN}))
+    check_texts(json.dumps({"const": run * LONGEST_RUN}), [])
     with pytest.raises(EngineFault, match="in a row"):
-        grammar_of(json.dumps({"const": run * (LONGEST_RUN + 1)}))
+        check_texts(json.dumps({"const": run * (LONGEST_RUN + 1)}), [])
 
 
 @pytest.mark.parametrize("run", ["y", "Ab", "e\u0301", "你", "7", " ", "\n", " \n", "\t\r\n", "-", "_", "-=\U0001f389"])

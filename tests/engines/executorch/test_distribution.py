@@ -12,7 +12,7 @@ from muse.worker.engines.executorch.solo import SoloDecoder
 from tests.worker.executorch.chi_square import excess
 from tests.worker.executorch.reference import exact
 from tests.worker.executorch.test_decoding import PROMPT, answer, drafted
-from tests.worker.executorch.toy import VOCABULARY, ToyModel
+from tests.worker.executorch.toy import VOCABULARY, ToyForm, ToyModel
 
 DRAWS = 50_000
 SETTINGS = (
@@ -72,3 +72,27 @@ def test_sampled_answers_have_the_exact_distribution(kind: str, sampling: Sampli
     for pair in np.argwhere(behind.sum(2) >= 200):
         worst = max(worst, excess(behind[tuple(pair)], exact(model.rows[tuple(pair)], sampling)))
     assert 0 < worst < 1
+
+
+@pytest.mark.parametrize("kind", ["solo", "drafted"])
+@pytest.mark.parametrize("sampling", LOOP_SETTINGS, ids=["plain", "top-p", "top-k and min-p"])
+def test_answers_held_to_a_form_have_the_exact_distribution(kind: str, sampling: Sampling) -> None:
+    """That of what the form allows, filtered after that: drafted tokens may be forbidden ones."""
+    model = ToyModel(5)
+    form = ToyForm(PROMPT[-1])
+    sampler = Sampler(sampling, form)
+    decoder: Decoder = drafted(model) if kind == "drafted" else SoloDecoder(model, frozenset())
+    behind = np.zeros((VOCABULARY, VOCABULARY, VOCABULARY), np.int_)
+    for _ in range(ANSWERS):
+        form.last = PROMPT[-1]
+        ids = [*PROMPT, *answer(decoder, model, PROMPT, sampler, 4)]
+        for place in range(len(PROMPT), len(ids)):
+            behind[ids[place - 2], ids[place - 1], ids[place]] += 1
+    worst = 0.0
+    for pair in np.argwhere(behind.sum(2) >= 200):
+        row = np.full(VOCABULARY, -np.inf, np.float32)
+        allowed = form.allowed_behind(pair[1])
+        row[allowed] = model.rows[tuple(pair)][allowed]
+        worst = max(worst, excess(behind[tuple(pair)], exact(row, sampling)))
+    assert 0 < worst < 1
+    assert kind == "solo" or 0 < decoder.accepted < decoder.proposed

@@ -211,12 +211,6 @@ def test_only_one_request_at_a_time(nano: WorkerProcess) -> None:
     assert nano.finish(running).done.finish_reason == "stop"
 
 
-def test_a_json_form_is_refused_by_name(nano: WorkerProcess) -> None:
-    """This engine has no grammar."""
-    refused = nano.ask((TextSegment(text="hi", special=False),), limit=4, json_schema="{}").error
-    assert refused.code == "unsupported"
-
-
 def test_cancels_that_race_the_end_desynchronise_nothing(nano: WorkerProcess) -> None:
     """At any moment of a short answer; the next request is always the right one's."""
     turn = turns("hello")[0]

@@ -11,7 +11,7 @@ from muse.worker.engines.executorch.decoding import Decoder
 from muse.worker.engines.executorch.dflash import DraftedDecoder, DraftFacts
 from muse.worker.engines.executorch.sampling import Sampler
 from muse.worker.engines.executorch.solo import SoloDecoder
-from tests.worker.executorch.toy import MASK, VOCABULARY, ToyModel
+from tests.worker.executorch.toy import MASK, VOCABULARY, ToyForm, ToyModel
 
 CONTEXT = 64
 PROMPT = (1, 2, 3)
@@ -65,6 +65,21 @@ def test_greedy_is_the_same_with_a_draft_and_without(skill: float) -> None:
     if skill == 1.0:
         assert decoder.accepted == decoder.proposed
         assert model.calls.count("target 4") == 10
+
+
+@pytest.mark.parametrize("skill", [0.0, 0.5, 1.0])
+def test_a_form_holds_greedy_answers_alike(skill: float) -> None:
+    """The likeliest of what may come, whatever the draft names, which knows no forms."""
+    model = ToyModel(3, skill)
+    ids = list(PROMPT)
+    for _ in range(40):
+        allowed = ToyForm.allowed_behind(ids[-1])
+        ids.append(int(allowed[model.row_behind(ids)[allowed].argmax()]))
+    wanted = ids[len(PROMPT) :]
+    assert wanted != greedy(model, PROMPT, 40)
+    for decoder in (SoloDecoder(model, frozenset()), drafted(model)):
+        assert answer(decoder, model, PROMPT, Sampler(Sampling(), ToyForm(PROMPT[-1])), 40) == wanted
+    assert decoder.proposed > decoder.accepted
 
 
 def test_an_end_among_accepted_tokens_ends_the_answer() -> None:

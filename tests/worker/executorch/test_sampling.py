@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muse.protocol import Sampling
-from muse.worker.engines.executorch.sampling import NotANumber, Sampler, distribution, largest
+from muse.worker.engines.executorch.distribution import NotANumber, distribution, largest
+from muse.worker.engines.executorch.sampling import Sampler
 from tests.worker.executorch.chi_square import excess
 from tests.worker.executorch.reference import exact
 

@@ -12,9 +12,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from muse.worker.engines.executorch.decoding import Array, Logits
+from muse.worker.engines.executorch.distribution import Ids, Row
 
 VOCABULARY = 7
 MASK = 6
+
+
+class ToyForm:
+    """Holds an answer to a form: what may follow depends on the token before, which is `last`."""
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+
+    def narrow(self, row: Row) -> tuple[Row, Ids | None]:
+        allowed = self.allowed_behind(self.last)
+        if self.last % 2:
+            return row.take(allowed), allowed
+        left = np.full_like(row, -np.inf)
+        left[allowed] = row[allowed]
+        return left, None
+
+    def take(self, token: int) -> None:
+        assert token in self.allowed_behind(self.last)
+        self.last = token
+
+    @staticmethod
+    def allowed_behind(token: int) -> Ids:
+        """Four tokens or five of the seven."""
+        return np.flatnonzero((np.arange(VOCABULARY) + token) % 3)
 
 
 class ToyModel:

@@ -25,6 +25,7 @@ from tools.muse_nano.pte import weights as stored
 from tools.muse_nano.pte.draft import DraftForward
 from tools.muse_nano.pte.target import ACTIVATION, CHUNK, EmbedText, Target
 from tools.muse_nano.pte.vision import VisionEncoder
+from tools.muse_nano.pte.wide_vocabulary import widened
 from tools.muse_nano.tokens import MASK
 from tools.muse_nano.vision import VISION
 
@@ -153,6 +154,8 @@ def write_wide_artifact(folder: Path, *, vocabulary: int) -> None:
     facts = constants(config, context=config.context, has_vision=False, mask_id=_id_of(MASK))
     lower(methods, facts | {"get_max_prefill_chunk": _WIDE_CHUNK}, folder / "model.pte")
     _copy_tokenizer(folder)
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(widened(json.loads(path.read_bytes()), vocabulary)))
 
 
 def write_artifact(folder: Path, *, has_draft: bool, has_vision: bool) -> None:

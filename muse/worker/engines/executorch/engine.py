@@ -7,17 +7,32 @@ limits know that.
 
 from __future__ import annotations
 
-from muse.protocol import Close, Count, Done, Draft, FinishReason, Generate, Open, Ready, Reset, Result, Show
+from muse.protocol import (
+    PENALTY_WINDOW,
+    Close,
+    Count,
+    Done,
+    Draft,
+    FinishReason,
+    Generate,
+    Open,
+    Ready,
+    Reset,
+    Result,
+    Show,
+)
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
 from muse.worker.engines.executorch.answer import Answer
 from muse.worker.engines.executorch.cache import KvCache
+from muse.worker.engines.executorch.constraint import JsonConstraint
 from muse.worker.engines.executorch.decoding import Array
 from muse.worker.engines.executorch.dflash import BLOCK
+from muse.worker.engines.executorch.distribution import NotANumber
 from muse.worker.engines.executorch.loading import Loaded, load
 from muse.worker.engines.executorch.looking import Looking
 from muse.worker.engines.executorch.residency import Residency
-from muse.worker.engines.executorch.sampling import NotANumber, Sampler
+from muse.worker.engines.executorch.sampling import Sampler
 
 
 class ExecuTorchEngine:
@@ -56,8 +71,7 @@ class ExecuTorchEngine:
 
     def generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
         loaded = self._need_loaded()
-        if request.json_schema is not None:
-            raise EngineFault("unsupported", "this engine cannot hold an answer to a JSON form")
+        constraint = None if request.json_schema is None else JsonConstraint(loaded.grammars, request.json_schema)
         prompt = loaded.prompts.encode(request.prompt_segments)
         answer = Answer(request.request_id, prompt, loaded.tokens, emit)
         if cancel.is_set:
@@ -72,12 +86,14 @@ class ExecuTorchEngine:
         answer.accept(reused, reason, room)
         run = _Run(loaded, self._residency.cache, looking, answer, cancel)
         try:
-            finish = run.to_end(Sampler(request.sampling), reused, budget)
+            finish = run.to_end(Sampler(request.sampling, constraint, prompt.last(PENALTY_WINDOW)), reused, budget)
         except BaseException as fault:
             self._residency.fail()
             if isinstance(fault, NotANumber):
                 raise EngineFault("engine_error", "the model's numbers went out of bounds in this answer") from fault
             raise
+        if constraint is not None:
+            constraint.check(loaded.tokens.decode(answer.generated), complete=finish == "stop")
         return answer.done(finish, run.draft)
 
     def _need_loaded(self) -> Loaded:

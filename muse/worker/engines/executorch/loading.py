@@ -8,6 +8,7 @@ import time
 from typing import Final
 
 import attrs
+from llguidance import LLTokenizer
 
 from muse.protocol import Ready, Sampling, Supports
 from muse.worker.command_line import WorkerOptions
@@ -15,11 +16,12 @@ from muse.worker.engines.base import EngineFault, ReportLoading
 from muse.worker.engines.executorch.artifact import Artifact, read_artifact
 from muse.worker.engines.executorch.decoding import Array, Decoder
 from muse.worker.engines.executorch.dflash import DraftedDecoder, drafted_at_once
+from muse.worker.engines.executorch.distribution import NotANumber
 from muse.worker.engines.executorch.library import Library, Program
 from muse.worker.engines.executorch.models import DraftedProgram, SoloProgram
 from muse.worker.engines.executorch.program_facts import ProgramFacts, read_facts
 from muse.worker.engines.executorch.prompt import PromptEncoder
-from muse.worker.engines.executorch.sampling import NotANumber, Sampler
+from muse.worker.engines.executorch.sampling import Sampler
 from muse.worker.engines.executorch.solo import SoloDecoder
 from muse.worker.engines.executorch.vision import PictureEncoder, read_positions
 from muse.worker.hardware import processor_name
@@ -34,9 +36,10 @@ _READ_SHARE: Final = 0.5
 
 @attrs.frozen(kw_only=True)
 class Loaded:
-    """What exists only after a load. chunk: prompt tokens evaluated at a time."""
+    """What exists only after a load. grammars: what answers are held by. chunk: prompt tokens evaluated at a time."""
 
     tokens: JsonTokenizer
+    grammars: LLTokenizer
     prompts: PromptEncoder
     model: SoloProgram | DraftedProgram
     decoder: Decoder
@@ -85,6 +88,7 @@ def load(options: WorkerOptions, report: ReportLoading) -> tuple[Loaded, Ready]:
     most_cells = facts.vision.patches // _CELL_PATCHES if facts.vision and pictures else 0
     loaded = Loaded(
         tokens=tokens,
+        grammars=tokens.for_grammars,
         prompts=PromptEncoder(tokens, context=context, most_cells=most_cells),
         model=model,
         decoder=decoder,
@@ -108,6 +112,8 @@ def load(options: WorkerOptions, report: ReportLoading) -> tuple[Loaded, Ready]:
             cancel=True,
             rewind=True,
             prefill_progress=True,
+            grammar=True,
+            penalties=True,
             draft=facts.draft is not None,
         ),
         chat_template=artifact.template.removesuffix("\n"),

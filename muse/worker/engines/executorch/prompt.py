@@ -58,6 +58,17 @@ class Prompt:
     segment_tokens: tuple[int, ...]
     pictures: tuple[PlacedPicture, ...]
 
+    def last(self, count: int) -> list[int]:
+        """The last tokens, without those under pictures' cells."""
+        found: list[int] = []
+        end = len(self.tokens)
+        for begin, stop in [*((placed.cells.stop, placed.cells.start) for placed in reversed(self.pictures)), (0, 0)]:
+            found = [*self.tokens[max(begin, end - count) : end], *found]
+            end = stop
+            if len(found) >= count:
+                break
+        return found[-count:]
+
     @property
     def scaled(self) -> int:
         """How many pictures are smaller than the model could see them."""

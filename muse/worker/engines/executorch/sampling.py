@@ -1,193 +1,97 @@
-"""Chooses tokens from rows of logits, on the host.
+"""Chooses the tokens of one answer from rows of logits, on the host.
 
-The distribution of a row: softmax of logits / temperature; of these the `top_k` largest; of these, with their shares of
-what is left, the smallest number whose shares reach `top_p`; of these the ones with at least `min_p` of the largest
-share. Order as in contracts/pte-contract.md section 7; among equal logits the lower id counts as the larger.
-Temperature 0 takes the largest. Drafted tokens are accepted so that what comes out has exactly this distribution.
-
-A row has 202,048 entries and there are four of them a cycle, so nothing is sorted that need not be: candidates are
-found by the largest entries of columns.
+Penalties change the logits first. Tokens that the answer's form forbids are left out then; what is left has the
+distribution of `distribution.py`.
+Temperature 0 takes the largest. Drafted tokens are accepted so that what comes out has exactly the same distribution.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final
+from collections.abc import Iterable
+from typing import Protocol
 
-import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from muse.protocol import Sampling
-
-Row = NDArray[np.float32]
-Ids = NDArray[np.intp]
-
-# Columns that a row is folded to; the largest entries of each are looked at instead of the row.
-_COLUMNS: Final = 4096
-# How many candidates of `top_p` are looked at first: an answer's tokens rarely have more.
-_FIRST_CANDIDATES: Final = 256
-# Bits of a number in single precision that tell apart the numbers of one bin: 8 of the fraction are left.
-_BIN_BITS: Final = 15
-_DRAW_BLOCK: Final = 512
+from muse.worker.engines.executorch.distribution import Ids, NotANumber, Row, distribution
+from muse.worker.engines.executorch.penalties import penalties_of
 
 
-class NotANumber(ArithmeticError):
-    """The model gave logits that are no numbers."""
+class Constraint(Protocol):
+    """What an answer is held to. Its tokens come in order."""
 
+    def narrow(self, row: Row) -> tuple[Row, Ids | None]:
+        """The logits of the tokens that may come next, of which there is one at least, and which tokens these are,
+        ascending. None: each place is that of its token, those that may not come have minus infinity, and those behind
+        the row's end may not come either. True until the next call. Raises EngineFault."""
+        ...
 
-def largest(values: Row, count: int) -> Ids:
-    """Places of the `count` largest values, largest first; among equals the first."""
-    chosen = _at_least_largest(values, count)
-    order = np.argsort(-values[chosen], kind="stable")[:count]
-    return chosen[order]
-
-
-def _at_least_largest(values: Row, count: int) -> Ids:
-    """Places, ascending, of at least the `count` largest values, and of few others."""
-    whole = values.size - values.size % _COLUMNS
-    if count >= values.size:
-        return np.arange(values.size)
-    if count <= _COLUMNS // 4 and whole:
-        # So many columns have an entry of at least their count-th largest one, so the row has as many.
-        peaks = values[:whole].reshape(-1, _COLUMNS).max(axis=0)
-        floor = np.partition(peaks, _COLUMNS - count)[_COLUMNS - count]
-    else:
-        floor = np.partition(values, values.size - count)[values.size - count]
-    return np.flatnonzero(values >= floor)
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Distribution:
-    """What a token may become. ids: the tokens that are left, None: all. weights: their shares, of `total`."""
-
-    ids: Ids | None
-    weights: Row
-    total: float
-
-    def share(self, token: int) -> float:
-        """Probability of a token."""
-        place = self._place(token)
-        return float(self.weights[place]) / self.total if place is not None else 0.0
-
-    def draw(self, generator: np.random.Generator) -> int:
-        """A token with its probability."""
-        if self.weights.size <= _DRAW_BLOCK:
-            place = _draw(self.weights, generator)
-        else:
-            starts = np.arange(0, self.weights.size, _DRAW_BLOCK)
-            block = _draw(np.add.reduceat(self.weights, starts), generator)
-            begin = block * _DRAW_BLOCK
-            place = begin + _draw(self.weights[begin : begin + _DRAW_BLOCK], generator)
-        return int(place if self.ids is None else self.ids[place])
-
-    def without(self, token: int) -> Distribution | None:
-        """The same with a token left out; None: nothing is left then."""
-        place = self._place(token)
-        if place is None:
-            return self
-        weights = self.weights.copy()
-        weights[place] = 0
-        total = float(np.sum(weights))
-        return Distribution(ids=self.ids, weights=weights, total=total) if total > 0 else None
-
-    def _place(self, token: int) -> int | None:
-        if self.ids is None:
-            return token
-        found = np.flatnonzero(self.ids == token)
-        return int(found[0]) if found.size else None
-
-
-def _draw(weights: Row, generator: np.random.Generator) -> int:
-    """A place with a probability that is its share of the weights, of which one at least is above 0."""
-    ends: NDArray[np.float64] = np.cumsum(weights, dtype=np.float64)
-    place = int(ends.searchsorted(generator.random() * float(ends[-1]), side="right"))
-    # The product can be rounded up to the sum of all.
-    return min(place, int(np.flatnonzero(weights)[-1]))
-
-
-def distribution(row: Row, sampling: Sampling) -> Distribution:
-    """The distribution of one row at a temperature above 0. Raises NotANumber."""
-    highest = row.max()
-    if not math.isfinite(highest):
-        raise NotANumber
-    ids: Ids | None = None
-    if 0 < sampling.top_k < row.size:
-        ids = largest(row, sampling.top_k)
-        row = row[ids]
-    weights = row - highest
-    weights *= np.float32(1 / sampling.temperature)
-    np.exp(weights, out=weights)
-    if sampling.top_p < 1:
-        left = _nucleus(weights, sampling.top_p, is_ordered=ids is not None)
-        if left is not None:
-            ids, weights = left if ids is None else ids[left], weights[left]
-    if sampling.min_p > 0:
-        left = np.flatnonzero(weights >= np.float32(sampling.min_p))  # the largest is 1
-        ids, weights = left if ids is None else ids[left], weights[left]
-    return Distribution(ids=ids, weights=weights, total=float(weights.sum()))
-
-
-def _nucleus(weights: Row, top_p: float, *, is_ordered: bool) -> Ids | None:
-    """Places of the largest weights, as many as it takes to have a share of `top_p`. None: they are so many that the
-    others were set to 0 instead."""
-    wanted = float(weights.sum()) * top_p
-    if wanted > _FIRST_CANDIDATES and not is_ordered:  # no weight is above 1
-        _cut_by_bins(weights, wanted)
-        return None
-    order = np.arange(weights.size) if is_ordered else largest(weights, _FIRST_CANDIDATES)
-    reached = np.cumsum(weights[order], dtype=np.float64)
-    if reached[-1] >= wanted or order.size == weights.size:
-        return order[: int(reached.searchsorted(wanted)) + 1]
-    _cut_by_bins(weights, wanted)
-    return None
-
-
-def _cut_by_bins(weights: Row, wanted: float) -> None:
-    """Set to 0 what is not among the largest weights that have the sum `wanted`. Only those of one bin are sorted: a
-    bin is the upper bits of a number, which are in the order of the numbers as long as none is negative."""
-    bins = (weights.view(np.uint32) >> _BIN_BITS).astype(np.intp)
-    shares = np.bincount(bins, weights=weights)
-    from_top = np.cumsum(shares[::-1])
-    place = min(int(from_top.searchsorted(wanted)), shares.size - 1)
-    seam = shares.size - 1 - place
-    among = np.flatnonzero(bins == seam)
-    among = among[np.argsort(-weights[among], kind="stable")]
-    missing = wanted - (float(from_top[place - 1]) if place else 0.0)
-    count = int(np.cumsum(weights[among], dtype=np.float64).searchsorted(missing)) + 1
-    weights *= bins >= seam
-    weights[among[count:]] = 0
+    def take(self, token: int) -> None:
+        """A token has come, one of those that might. Raises EngineFault."""
+        ...
 
 
 class Sampler:
-    """Chooses the tokens of one answer. The same seed, model and prompt give the same answer; without one it is random.
+    """The same seed, model and prompt give the same answer; without one it is random. Draws are not those of another
+    engine with the same seed. constraint: what the answer is held to. before: the last tokens of the prompt, for
+    penalties. Asked for each token of the answer once, in their order."""
 
-    Draws are not those of another engine with the same seed."""
-
-    def __init__(self, sampling: Sampling) -> None:
+    def __init__(self, sampling: Sampling, constraint: Constraint | None = None, before: Iterable[int] = ()) -> None:
         self._sampling = sampling
+        self._penalties = penalties_of(sampling, before)
+        self._constraint = constraint
         self._generator = np.random.Generator(np.random.PCG64(sampling.seed))
 
     def choose(self, row: Row) -> int:
-        """The next token. Raises NotANumber."""
-        if self._sampling.temperature <= 0:
-            return _best(row)
-        return distribution(row, self._sampling).draw(self._generator)
+        """The next token. Raises NotANumber, EngineFault."""
+        return self._decide(row, None)
 
     def accept(self, row: Row, drafted: int) -> int:
-        """The token at a place for which a draft names `drafted` with certainty: that, with the probability that it
-        has, or else one of the others, with the shares that they have of what is left. Raises NotANumber."""
+        """The next token, where a draft names `drafted` with certainty: that, with the probability that it has, or else
+        one of the others, with the shares that they have of what is left. Raises NotANumber, EngineFault."""
+        return self._decide(row, drafted)
+
+    def _decide(self, row: Row, drafted: int | None) -> int:
+        if self._penalties is None:
+            return self._allowed(row, drafted)
+        token = self._allowed(self._penalties.lower(row), drafted)
+        self._penalties.take(token)
+        return token
+
+    def _allowed(self, row: Row, drafted: int | None) -> int:
+        """The token that is chosen among those that may come."""
+        if self._constraint is None:
+            return self._place(row, drafted)
+        row, ids = self._constraint.narrow(row)
+        place = self._place(row, None if drafted is None else _place_of(drafted, row, ids))
+        token = place if ids is None else int(ids[place])
+        self._constraint.take(token)
+        return token
+
+    def _place(self, row: Row, drafted: int | None) -> int:
+        """The place in a row that is chosen."""
         if self._sampling.temperature <= 0:
             return _best(row)
         found = distribution(row, self._sampling)
+        if drafted is None:
+            return found.draw(self._generator)
         if self._generator.random() < found.share(drafted):
             return drafted
         others = found.without(drafted)
         return drafted if others is None else others.draw(self._generator)
 
 
+def _place_of(token: int, row: Row, ids: Ids | None) -> int | None:
+    """Where a token is in a narrowed row, if it is."""
+    if ids is None:
+        return token if token < row.size else None
+    place = int(ids.searchsorted(token))
+    return place if place < ids.size and ids[place] == token else None
+
+
 def _best(row: Row) -> int:
-    token = int(row.argmax())
-    if not math.isfinite(row[token]):
+    place = int(row.argmax())
+    if not math.isfinite(row[place]):
         raise NotANumber
-    return token
+    return place

@@ -35,15 +35,16 @@ from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoadi
 from muse.worker.engines.llamacpp.client import EngineGone, Refused
 from muse.worker.engines.llamacpp.draft_trial import Loss
 from muse.worker.engines.llamacpp.draft_watch import DraftWatch
-from muse.worker.engines.llamacpp.json_form import check_answer, grammar_of
 from muse.worker.engines.llamacpp.loading import SCRATCH_SLOTS, Loaded, load_model, read_files
 from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt
 from muse.worker.engines.llamacpp.prefill_step import PrefillStep
 from muse.worker.engines.llamacpp.prompt import EncodingCancelled
 from muse.worker.engines.llamacpp.request_body import PLAIN_TOKENS, completion_body, plain_step_body, step_body
+from muse.worker.engines.llamacpp.schema_texts import check_texts
 from muse.worker.engines.llamacpp.server import InnerServer, wait_until
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.stream import CompletionReader
+from muse.worker.json_form import check_answer, grammar_of
 from muse.worker.residency import common_prefix
 from muse.worker.signs_of_life import signs_of_life
 
@@ -91,8 +92,10 @@ class LlamaCppEngine:
 
     def _generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
         loaded = self._need_loaded()
-        control = loaded.ids.vocabulary.control.values()
-        grammar = None if request.json_schema is None else grammar_of(request.json_schema, control)
+        grammar = None
+        if request.json_schema is not None:
+            grammar = grammar_of(request.json_schema)
+            check_texts(request.json_schema, loaded.ids.vocabulary.control.values())
         try:
             pictured, prompt, sizes = self._encode(request.prompt_segments, cancel)
         except EncodingCancelled:
@@ -143,7 +146,7 @@ class LlamaCppEngine:
                 self._wait_idle(slot.number)
         done = attrs.evolve(reader.done(), images_scaled=pictured.scaled if pictured else 0)
         if grammar is not None:
-            check_answer(grammar, reader.text, complete=done.finish_reason == "stop")
+            check_answer(grammar, reader.text.encode(), complete=done.finish_reason == "stop")
         return done
 
     def _prefill(

@@ -100,6 +100,18 @@ def test_a_long_prompt_reaches_the_draft_in_parts_that_it_takes(window: int) -> 
         assert model.draft_seen == [*prompt, *greedy(model, prompt, 12)][: len(model.draft_seen)]
 
 
+def test_a_draft_that_looks_at_everything_is_fed_while_the_prompt_is_read() -> None:
+    """So that no more than a chunk of its rows waits, however long the prompt is: they are large."""
+    model = ToyModel(3)
+    decoder = drafted(model, window=0)
+    prefill(decoder, model, [0, *PROMPT] * 20, Sampler(Sampling()), 0)
+    waiting = 0
+    for kind, rows in (call.split() for call in model.calls):
+        waiting += int(rows) if kind == "target" else -int(rows)
+        assert waiting <= 8 + int(rows)
+    assert 0 < waiting <= 8
+
+
 @pytest.mark.parametrize("back", [3, 4, 6, 9, 13])
 def test_a_prompt_that_goes_back_drops_what_was_ahead(back: int) -> None:
     """In the middle of an answer another prompt shares a beginning with it: target and draft go on from there."""

@@ -78,12 +78,14 @@ def test_an_end_among_accepted_tokens_ends_the_answer() -> None:
             assert answer(decoder, model, PROMPT, Sampler(Sampling()), 40) == before
 
 
-def test_the_last_rows_of_the_context_are_used_and_no_more() -> None:
-    """Near its end blocks are shorter, then single tokens; no call reaches beyond."""
+@pytest.mark.parametrize("context", range(CONTEXT - 4, CONTEXT + 1))
+def test_the_last_rows_of_the_context_are_used_and_no_more(context: int) -> None:
+    """Near its end, wherever that is in a block, blocks are shorter, then single tokens; no call reaches beyond."""
     model = ToyModel(3, skill=1.0)
-    room = CONTEXT - len(PROMPT)
-    assert answer(drafted(model), model, PROMPT, Sampler(Sampling()), room) == greedy(model, PROMPT, room)
-    assert model.reached in (CONTEXT - 1, CONTEXT)
+    room = context - len(PROMPT)
+    decoder = drafted(model, context=context)
+    assert answer(decoder, model, PROMPT, Sampler(Sampling()), room) == greedy(model, PROMPT, room)
+    assert model.reached in (context - 1, context)
 
 
 @pytest.mark.parametrize("window", [0, 4, 20])

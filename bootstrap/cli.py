@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from bootstrap import launch
 from bootstrap.console import Console, plain
@@ -90,14 +91,25 @@ def _dispatch(arguments: list[str], layout: Layout, console: Console) -> int:
 
 
 def _run(arguments: list[str], layout: Layout, console: Console) -> int:
-    stages = stages_for_run(layout, _own_environment(_value_of("--engine", arguments)))
+    engine = _own_environment(_value_of("--engine", arguments))
+    stages = stages_for_run(layout, engine)
     if not is_set_up(stages):
         if {"-h", "--help"} & set(arguments):
             console.line(USAGE.rstrip())
             return 0
+        if engine:
+            _check_artifact(engine, _value_of("--model", arguments))
         set_up(layout, stages, purpose="run", console=console)
     launch.serve(layout, arguments)
     return 0
+
+
+def _check_artifact(engine: str, model: str) -> None:
+    """Before a gigabyte is fetched for it; all else is checked by the server."""
+    if not model:
+        raise UsageFault(f"--engine {engine} needs --model: the folder of a .pte artifact.")
+    if not Path(model).is_dir():
+        raise UsageFault(f"There is no folder at {model}: --engine {engine} needs that of a .pte artifact.")
 
 
 def _test(arguments: list[str], layout: Layout, console: Console) -> int:

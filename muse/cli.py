@@ -113,8 +113,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _check_engine_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
     """End with a usage error where an engine has no use for an option."""
-    if options.engine in ("native", "scripted") and options.mmproj is not None:
-        parser.error(f"--engine {options.engine} sees no pictures: leave --mmproj out")
+    if options.engine == "scripted" and options.mmproj is not None:
+        parser.error("--engine scripted sees no pictures: leave --mmproj out")
     if options.engine != "executorch":
         if options.picture_positions is not None:
             parser.error("--picture-positions is for --engine executorch")
@@ -140,10 +140,10 @@ def _check_native(parser: argparse.ArgumentParser, options: argparse.Namespace) 
         for option, value in (("--model", options.model), ("--worker-bin", options.worker_bin)):
             if value is None:
                 parser.error(f"--engine native needs {option}")
-        useless = (("--draft", options.draft), ("--kv-memory", options.kv_memory), ("--threads", options.threads))
-        for option, value in useless:
-            if value is not None:
-                parser.error(f"{option} is nothing to --engine native: the artifact brings what it needs")
+        for name in ("draft", "keep_draft", "mmproj", "kv_memory", "threads"):
+            if getattr(options, name):
+                option = name.replace("_", "-")
+                parser.error(f"--{option} is nothing to --engine native: the artifact brings what it needs")
     elif options.worker_bin or options.worker_arg or options.model_id:
         parser.error("--worker-bin, --worker-arg and --model-id are for --engine native")
 

@@ -35,7 +35,7 @@ from actors.supervisor.messages import (
 from actors.supervisor.policy import GiveUp, RestartPolicy
 from actors.supervisor.run_table import WorkerRun
 from actors.supervisor.states import Event, after
-from actors.supervisor.watchdog import LIMITS_BY_ENGINE, HangLimits, Kill, SendPing, Terminate, Watchdog
+from actors.supervisor.watchdog import HangLimits, Kill, SendPing, Terminate, Watchdog, limits_for
 from muse import protocol
 from muse.errors import MuseError, Unavailable, WorkerFault
 from muse.protocol_codec import ProtocolError, decode_event, encode_command
@@ -216,7 +216,7 @@ class WorkerSupervisor:
             else:
                 link.kill("The model process was started without the draft that it was to have again.")
         now = self._clock()
-        watchdog = Watchdog(now, self._hang_limits or HangLimits(), self._policy.load_s)
+        watchdog = Watchdog(now, self._hang_limits or limits_for(self._command.engine), self._policy.load_s)
         run = WorkerRun(link=link, started=now, watchdog=watchdog)
         self._run = run
         if self._stopping:
@@ -320,7 +320,7 @@ class WorkerSupervisor:
             )
             return
         run.had_ready = True
-        run.watchdog.ready(self._hang_limits or LIMITS_BY_ENGINE.get(ready.engine, HangLimits()))
+        run.watchdog.ready(self._hang_limits or limits_for(ready.engine))
         self._policy.load_s = self._clock() - run.started
         self._board.change(model=ready)
         if not self._stopping:

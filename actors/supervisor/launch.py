@@ -24,6 +24,11 @@ class WorkerCommand:
         self._left_over = LeftOver(settings.home / "run")
 
     @property
+    def engine(self) -> str:
+        """Which engine the workers run."""
+        return self._settings.engine
+
+    @property
     def wanted_context(self) -> int | None:
         """Tokens a conversation was asked to hold, if anybody asked."""
         return self._settings.context

@@ -41,12 +41,28 @@ class HangLimits:
     term_s: float = 1.0
 
 
-GIL_HOLDING: Final = HangLimits(silent_prefill_s=180.0, silent_decode_s=90.0, stuck_prefill_s=240.0)
-"""For engines whose calls hold the interpreter: no ping is answered while one runs."""
+GIL_HOLDING: Final = HangLimits(
+    load_s=600.0,
+    silent_prefill_s=180.0,
+    silent_decode_s=90.0,
+    stuck_prefill_s=240.0,
+    cancel_s=20.0,
+    cancel_vision_s=60.0,
+)
+"""For engines whose calls hold the interpreter: no ping is answered while one runs, and no cancel read.
 
-LIMITS_BY_ENGINE: Final[Mapping[str, HangLimits]] = {"executorch": GIL_HOLDING, "mlx": GIL_HOLDING}
+load: weights of 17 GB are made ready in one call, from a slow disk where memory is short. cancel: a chunk of 512 tokens
+takes a 30B model 4 s on a fast laptop and 15 s on a slow one by its arithmetic, a picture of the largest size longer;
+the first is cancelled before any was seen. Both are no more than another load would take."""
+
+_LIMITS_BY_ENGINE: Final[Mapping[str, HangLimits]] = {"executorch": GIL_HOLDING}
 STEPS_FOR_CANCEL: Final = 3
 LOADS_PATIENCE: Final = 3
+
+
+def limits_for(engine: str) -> HangLimits:
+    """Of an engine, by its name."""
+    return _LIMITS_BY_ENGINE.get(engine, HangLimits())
 
 
 @attrs.frozen
@@ -105,7 +121,7 @@ class Watchdog:
         self._pinged_at = None
 
     def ready(self, limits: HangLimits) -> None:
-        """The model is loaded; from now on the limits of its engine hold."""
+        """The model is loaded; from now on the limits of the engine that it says hold."""
         self._ready = True
         self.limits = limits
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bootstrap.environment import Environment
 from tests.bootstrap import parts
 from tests.bootstrap.mini_project import MiniProject
@@ -33,10 +35,21 @@ def test_a_server_without_that_engine_needs_none_of_it(finished: MiniProject) ->
     project = with_engine(finished)
     project.run("run", "--engine", "scripted")
     assert not project.layout.engine("executorch").exists()
-    code, output = project.run("run", "--engine", "executorch", "--model", "folder")
+    folder = str(project.layout.project)
+    code, output = project.run("run", "--engine", "executorch", "--model", folder)
     assert code == 7, output
     assert "ExecuTorch: engine" in output
     assert Environment(project.layout.engine("executorch")).is_sound()
+
+
+@pytest.mark.parametrize("model", [[], ["--model", "/no/such/folder"], ["--model="]])
+def test_an_engine_without_an_artifact_is_not_set_up(finished: MiniProject, model: list[str]) -> None:
+    """A gigabyte is not fetched for a mistake in the command line."""
+    project = with_engine(finished)
+    code, output = project.run("run", "--engine", "executorch", *model)
+    assert code == 2, output
+    assert "the folder of a .pte artifact" in output or "/no/such/folder" in output
+    assert not project.layout.engine("executorch").exists()
 
 
 def test_the_tests_of_an_engine_run_in_its_environment(finished: MiniProject) -> None:

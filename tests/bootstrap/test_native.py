@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import stat
 from pathlib import Path
 
@@ -46,6 +47,14 @@ def test_lines_stand_behind_their_anchors(source: MadeUpSource) -> None:
         for line, block in blocks.items():
             if line:
                 assert f"{path}, line {line}\n".encode() + block in source.files()[path]
+
+
+def test_the_advice_can_be_followed(source: MadeUpSource) -> None:
+    """Where the program will be, and a command that has all it needs."""
+    said = source.native()
+
+    assert str(source.root / native.WORKER) in said
+    assert "run --engine native --worker-bin FILE --model ARTIFACT_FOLDER" in said
 
 
 def test_second_run_changes_nothing(source: MadeUpSource) -> None:
@@ -107,18 +116,15 @@ def test_a_link_stays_one(source: MadeUpSource, tmp_path: Path) -> None:
     assert kept.read_bytes() == source.originals[LOOP]
 
 
-def test_nothing_is_left_beside_the_files(source: MadeUpSource) -> None:
-    """Neither of a run that went well nor of one that was killed before it."""
-    beside = (source.root / LOOP).with_name(".worker_loop.h.partial")
-    beside.write_text("half of")
+@pytest.mark.parametrize("undo", [False, True])
+def test_what_a_killed_run_left_is_cleared_away(source: MadeUpSource, undo: bool) -> None:
+    """Also where nothing is to be written any more."""
+    source.native(undo=undo)
+    (source.root / LOOP).with_name(".worker_loop.h.partial").write_text("half of")
 
-    source.native()
-    after = source.files()
-    beside.write_text("half of")
-    source.native(undo=True)
+    source.native(undo=undo)
 
-    assert after == source.results
-    assert source.files() == source.originals
+    assert source.files() == (source.originals if undo else source.results)
 
 
 def test_stamp_names_source_commit_and_patch(source: MadeUpSource) -> None:
@@ -135,6 +141,15 @@ def test_stamp_names_source_commit_and_patch(source: MadeUpSource) -> None:
     }
     assert told == f"{source.root}, patched, commit unknown"
     assert native.summary(source.layout) == ""
+
+
+def test_undo_elsewhere_leaves_the_stamp(source: MadeUpSource, tmp_path: Path) -> None:
+    """It is about the source that was patched last."""
+    source.native()
+    copy = shutil.copytree(source.root, tmp_path / "copy" / "executorch")
+    native.run(native.NativeOptions(copy, undo=True), source.layout, native.Console(io.StringIO()))
+
+    assert native.summary(source.layout).startswith(f"{source.root}, patched")
 
 
 def test_report_notices_what_happened_since(source: MadeUpSource) -> None:
@@ -266,6 +281,31 @@ def test_commit_is_told_from_another(tmp_path: Path) -> None:
     assert "Note:" not in pinned
     assert "the patch was made for commit" in later
     assert "1 other files of the checkout are changed, more among them" in later
+
+
+def test_only_the_sources_own_checkout_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that it lies in nor one that the environment names."""
+    inner = made_up_source.make(tmp_path)
+    made_up_source.git(tmp_path, "init", "--quiet")
+    made_up_source.git(tmp_path, "commit", "--quiet", "--allow-empty", "--message", "around")
+    assert "it is no git checkout" in inner.native()
+
+    source = made_up_source.make(tmp_path / "other", with_git=True)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    assert f"Its commit: {source.commit}" in source.native()
+
+
+def test_no_program_of_the_users_settings_is_run(tmp_path: Path) -> None:
+    """What git would start to watch the files stays for good."""
+    source = made_up_source.make(tmp_path, with_git=True)
+    watcher = tmp_path / "watcher"
+    watcher.write_text(f"#!/bin/sh\ntouch '{tmp_path}/was run'\n")
+    watcher.chmod(0o755)
+    made_up_source.git(source.root, "config", "core.fsmonitor", str(watcher))
+
+    source.native()
+
+    assert not (tmp_path / "was run").exists()
 
 
 @pytest.mark.parametrize(("move_on", "advice"), [(True, "git checkout "), (False, "git diff -- ")])

@@ -51,7 +51,7 @@ class Manner:
     chunk: int = 16
     chunk_ms: float = 0.0
     reads: str = ""
-    echoes_flags: bool = False
+    echoes: bool = False
     answers_stale_cancel: bool = False
     deaf: bool = False
     dies_at: int | None = None
@@ -123,6 +123,9 @@ class Worker:
                 say({"error": f"{type(fault).__name__}: {fault}"})
 
     def serve(self, request: dict[str, Any]) -> None:
+        if self.manner.echoes:
+            sys.stderr.write(f"{ {name: value for name, value in request.items() if name != 'prompt_segments'} }\n")
+            sys.stderr.flush()
         op = request.get("op")
         if op not in ("open", "close", "reset"):
             self.generate(request)
@@ -370,7 +373,7 @@ def main() -> None:
             sys.stderr.write(f"E 00:00:00 {name} cannot be opened\n")
             sys.exit(1)
     manner = Manner(**json.loads(os.environ.get("MUSE_DOUBLE", "{}")))
-    if manner.echoes_flags:
+    if manner.echoes:
         sys.stderr.write(f"{sys.argv[1:]}\n")
     Worker(flags, manner).run()
 

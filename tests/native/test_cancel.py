@@ -28,13 +28,14 @@ def program_of(worker: WorkerProcess) -> int:
 def test_a_cancel_in_decode(start_native: Start, level: str) -> None:
     """Unpatched the program goes on by itself, and the next answer waits for that, a few tokens here."""
     worker = start_native(level=level, token_ms=2)
-    running = worker.start(LONG, session="s", limit=200)
+    limit = 200 if level == "unpatched" else 2000
+    running = worker.start(LONG, session="s", limit=limit)
     worker.wait(Tokens, running)
     worker.cancel(running)
     cancelled = worker.finish(running)
     done = cancelled.done
     assert done.finish_reason == "cancelled"
-    assert 0 < done.completion_tokens < 200
+    assert 0 < done.completion_tokens < limit
     known = tuple(token for event in cancelled.tokens for token in event.ids or ())
     assert done.generated_token_ids == (known if level == "cancel_op" else None)
     after = worker.ask(asking("next"), session="s")
@@ -75,7 +76,7 @@ def test_our_patch_keeps_the_session_warm(start_native: Start) -> None:
 def test_a_cancel_while_another_one_waits(start_native: Start, level: str) -> None:
     """For the rest of what cannot be stopped: the one that waits has its own cancel, and needs nobody for it."""
     worker = start_native(level=level, token_ms=2)
-    first = worker.start(LONG, limit=400)
+    first = worker.start(LONG, limit=100)
     worker.wait(Tokens, first)
     worker.cancel(first)
     worker.wait(Done, first)

@@ -11,7 +11,7 @@ import pytest
 
 from muse.protocol import Close, IdsSegment, Reset, Result, Segment, Show, TextSegment, Tokens
 from tests.native.doubles import worker_arguments
-from tests.worker.client import WorkerProcess
+from tests.worker.client import WorkerProcess, wait_for
 from tests.worker.nano import (
     END_OF_TURN,
     LONG_DIALOGUES,
@@ -198,9 +198,27 @@ def test_a_solo_artifact_draws_by_temperature_alone(tmp_path: Path) -> None:
 
 def test_seeds_are_never_random(start_native: Start) -> None:
     """0 would be, above 2^63 fail: upstream's own range."""
-    worker = start_native(level="cancel_op")
+    worker = start_native(level="cancel_op", echoes=True)
     for seed in (0, 1, 2**63 - 1, 2**63, 2**64):
         assert worker.ask(asking("a"), temperature=1.0, seed=seed).done.finish_reason == "stop"
+    wait_for(lambda: worker.stderr.count(b"'seed': ") == 5)
+    assert b"'seed': 0," not in worker.stderr
+
+
+def test_the_session_used_longest_ago_gives_way(start_native: Start) -> None:
+    """Not the one that came last."""
+    worker = start_native("--max_sessions=3")
+    for session in ("a", "b", "a", "c"):
+        worker.ask(asking("hello"), session=session)
+    assert [bool(small(worker, Show, session).resident_ids) for session in ("a", "b", "c")] == [True, False, True]
+
+
+def test_a_close_is_done_at_once_where_nothing_runs(start_native: Start) -> None:
+    """The program then has the memory back, also if nobody ever asks again."""
+    worker = start_native(echoes=True)
+    worker.ask(asking("a"), session="s")
+    small(worker, Close, "s")
+    wait_for(lambda: b"{'op': 'close', 'session_id': 'chat-s'}" in worker.stderr)
 
 
 @pytest.mark.parametrize(("flags", "manner"), [(("--max_sessions=1",), {}), ((), {"room_for": 0})])

@@ -103,6 +103,7 @@ def test_one_that_never_pauses_is_given_no_more_time(level: PatchLevel, monkeypa
     assert around.exchange.is_handed_on
     assert around.is_over.wait(60)
     assert around.told == ["ended", "given back"]
+    assert b"fence-" in around.lines.written[-1]
 
 
 def test_what_goes_on_without_a_pause_is_overdue(monkeypatch: pytest.MonkeyPatch) -> None:

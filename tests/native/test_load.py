@@ -62,7 +62,7 @@ def test_pictures_only_where_they_work(
 
 def test_the_weights_of_cuda_are_found(tmp_path: Path) -> None:
     """Beside the program, as in the published folder, unless others are named; then pictures work as well."""
-    arguments = worker_arguments(tmp_path, echoes_flags=True)
+    arguments = worker_arguments(tmp_path, echoes=True)
     (tmp_path / "nano-dflash" / "aoti_cuda_blob.ptd").write_bytes(b"FH01")
     with WorkerProcess(*arguments) as worker:
         ready = worker.ready()
@@ -72,6 +72,12 @@ def test_the_weights_of_cuda_are_found(tmp_path: Path) -> None:
     with WorkerProcess(*arguments, "--worker-arg=--data_path=/other.ptd") as worker:
         assert worker.ready().backend == "CUDA"
         assert b"aoti_cuda_blob" not in worker.stderr
+
+
+def test_the_program_is_told_the_artifacts_own_tokens(start_native: Start) -> None:
+    """Not those of the published one, which are its defaults."""
+    worker = start_native(echoes=True)
+    assert b"'--bos_id=500', '--eos_id=501'" in worker.stderr
 
 
 def test_the_published_context_is_the_default(tmp_path: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -86,3 +90,11 @@ def test_an_unknown_piece_has_no_ids() -> None:
 def test_without_a_word_at_the_end_only_silence_has_ids(lines: tuple[str, ...], ids: tuple[int, ...] | None) -> None:
     """A piece of unknown bytes is no silence, though its ids are not known either."""
     assert read(*lines)[0].check(None) == ids
+
+
+def test_a_replacement_character_is_no_token() -> None:
+    """Not even where the tokenizer has one of that spelling."""
+    has_one = SimpleNamespace(id_of=lambda _text: 7, control={}, spellings=re.compile("((?!))"))
+    events: list[WorkerEvent] = []
+    AnswerReader("r", cast(JsonTokenizer, has_one), events.append).take("\ufffd")
+    assert events == [Tokens(request_id="r", ids=None, text="\ufffd")]

@@ -150,10 +150,11 @@ def test_a_prompt_shows_every_piece(any_nano_server: ServerProcess) -> None:
     ("arguments", "words"),
     [
         (["--engine", "native", "--model", "x"], "needs --worker-bin"),
+        (["--engine", "native", "--model", "x", "--worker-bin", "y", "--mmproj", "z"], "--mmproj is nothing to"),
+        (["--engine", "native", "--model", "x", "--worker-bin", "y", "--keep-draft"], "--keep-draft is nothing to"),
         (["--engine", "native", "--worker-bin", "x"], "needs --model"),
         (["--engine", "native", "--worker-bin", "x", "--model", "x", "--draft", "y"], "--draft is nothing to"),
         (["--engine", "native", "--worker-bin", "x", "--model", "x", "--threads", "2"], "--threads is nothing to"),
-        (["--engine", "native", "--worker-bin", "x", "--model", "x", "--mmproj", "y"], "leave --mmproj out"),
         (["--worker-bin", "x"], "are for --engine native"),
         (["--model-id", "x"], "are for --engine native"),
     ],

@@ -30,6 +30,7 @@ CASES = (
     "cancel_across_the_end_of_the_buffer",
     "longest_line_that_is_taken",
     "descriptor_that_does_not_block",
+    "signals_while_it_waits",
     "program_without_a_poll",
 )
 

@@ -5,9 +5,12 @@
 #include <executorch/examples/llm_server/cpp/worker_stdin.h>
 
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -235,6 +238,23 @@ void descriptor_that_does_not_block() {
   CHECK(!llm::worker_cancel_requested());
 }
 
+void signals_while_it_waits() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {};
+  CHECK(::sigaction(SIGUSR1, &action, nullptr) == 0); // without SA_RESTART: a call that waits is interrupted
+  Pipe pipe;
+  const pthread_t reader = ::pthread_self();
+  std::thread writer([&]() {
+    for (int signal = 0; signal < 200; ++signal) {
+      ::pthread_kill(reader, SIGUSR1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    pipe.write("request\n");
+  });
+  CHECK(pipe.next_line() == "request");
+  writer.join();
+}
+
 void program_without_a_poll() {
   llm::worker_cancel_begin();
   CHECK(!llm::worker_cancel_requested());
@@ -253,6 +273,7 @@ const std::map<std::string, std::function<void()>> kCases = {
     {"cancel_across_the_end_of_the_buffer", cancel_across_the_end_of_the_buffer},
     {"longest_line_that_is_taken", longest_line_that_is_taken},
     {"descriptor_that_does_not_block", descriptor_that_does_not_block},
+    {"signals_while_it_waits", signals_while_it_waits},
     {"program_without_a_poll", program_without_a_poll},
 };
 

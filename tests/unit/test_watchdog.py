@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actors.supervisor.watchdog import GIL_HOLDING, HangLimits, Kill, SendPing, Terminate, Watchdog
+from actors.supervisor.watchdog import GIL_HOLDING, HangLimits, Kill, SendPing, Terminate, Watchdog, limits_for
 
 LIMITS = HangLimits()
 
@@ -137,3 +137,17 @@ def test_engines_that_hold_the_interpreter_have_more_time() -> None:
     dog.started("r", 0.0)
     assert not isinstance(dog.verdict(LIMITS.silent_prefill_s + 1), Kill)
     assert isinstance(dog.verdict(GIL_HOLDING.silent_prefill_s + 1), Kill)
+
+
+def test_their_load_and_their_first_step_may_be_one_long_call() -> None:
+    """Of which nothing was seen before; no such engine is ended for it."""
+    assert limits_for("executorch") == GIL_HOLDING
+    assert limits_for("llamacpp") == limits_for("native") == LIMITS
+    dog = Watchdog(0.0, limits_for("executorch"))
+    assert dog.verdict(GIL_HOLDING.load_s - 1) is None
+    dog.line(0.0)
+    dog.ready(limits_for("executorch"))
+    dog.started("r", 0.0)
+    dog.cancelled("r", 1.0)
+    assert not isinstance(dog.verdict(16.0), Terminate)
+    assert isinstance(dog.verdict(GIL_HOLDING.cancel_s + 1.5), Terminate)

@@ -110,6 +110,13 @@ VISION: Final[Inputs] = [
     ("bool", (1, 1, 16384, 16384)),
     ("int64", (16384,)),
 ]
+RESULTS: Final[dict[str, Inputs]] = {
+    "embed_text": [("float16", (1, 512, 6656))],
+    "forward_from_embeddings": [("float32", (1, 202048))],
+    "target_forward_from_embeddings": [("float32", (1, 512, 202048)), ("float16", (1, 512, 33280))],
+    "draft_forward": [("float32", (1, 16, 202048))],
+    "vision_encoder": [("float16", (1, 4096, 6656))],
+}
 CONSTANTS: Final[dict[str, object]] = {
     "get_max_seq_len": 131072,
     "get_vocab_size": 202048,
@@ -125,7 +132,7 @@ DRAFT_CONSTANTS: Final[dict[str, object]] = {
 }
 VISION_CONSTANTS: Final[dict[str, object]] = {
     "has_vision_encoder": True,
-    "get_vision_hidden_size": 1536,
+    "get_vision_hidden_size": 6656,
     "get_max_vision_patches": 16384,
 }
 
@@ -133,20 +140,24 @@ VISION_CONSTANTS: Final[dict[str, object]] = {
 class FakeProgram:
     """What `read_facts` asks of a program."""
 
-    def __init__(self, methods: dict[str, Inputs], constants: dict[str, object]) -> None:
+    def __init__(self, methods: dict[str, Inputs], constants: dict[str, object], results: dict[str, Inputs]) -> None:
         self._methods = methods
         self._constants = constants
+        self._results = results
         self.names = frozenset({*methods, *constants})
 
     def inputs(self, name: str) -> Inputs:
         return self._methods[name]
 
+    def outputs(self, name: str) -> Inputs:
+        return self._results[name]
+
     def constant(self, name: str) -> object:
         return self._constants[name]
 
 
-def facts_of(methods: dict[str, Inputs], constants: dict[str, object]) -> Any:
-    return read_facts(cast("Program", FakeProgram(methods, constants)))
+def facts_of(methods: dict[str, Inputs], constants: dict[str, object], **results: Inputs) -> Any:
+    return read_facts(cast("Program", FakeProgram(methods, constants, RESULTS | results)))
 
 
 def test_the_published_solo_and_drafted_programs_are_told_apart() -> None:
@@ -165,6 +176,11 @@ def changed(key: str, value: object) -> Callable[[], Any]:
     return lambda: facts_of(SOLO, CONSTANTS | {key: value})
 
 
+def seeing(constants: dict[str, object], *, patch: int = 1176, **results: Inputs) -> Callable[[], Any]:
+    methods = SOLO | {"vision_encoder": [("float32", (1, 16384, patch)), *VISION[1:]]}
+    return lambda: facts_of(methods, CONSTANTS | VISION_CONSTANTS | constants, **results)
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [
@@ -178,12 +194,13 @@ def changed(key: str, value: object) -> Callable[[], Any]:
         (lambda: facts_of(SOLO, {"get_activation_dtype": "float16", "use_sampling": False}), "no get_max_prefill"),
         (lambda: facts_of(SOLO | {"embed_text": [("int32", (1, 512))]}, CONSTANTS), "embed_text takes"),
         (lambda: facts_of(SOLO, CONSTANTS | VISION_CONSTANTS), "there is no vision_encoder"),
-        (
-            lambda: facts_of(
-                SOLO | {"vision_encoder": VISION}, CONSTANTS | VISION_CONSTANTS | {"get_vision_hidden_size": 1000}
-            ),
-            "1176 and 1000 were expected",
-        ),
+        (seeing({"get_vision_hidden_size": 1536}), "is 1536; 6656, the width of the text's embeddings, was expected"),
+        (seeing({}, patch=1000), "vision_encoder takes 1000 values of a patch; 1176 were expected"),
+        (seeing({}, vision_encoder=[("float32", (1, 4096, 6656))]), "vision_encoder gives .float32 .*float16 of 3"),
+        (lambda: facts_of(SOLO, CONSTANTS, forward_from_embeddings=[("float16", (1, 9))]), "gives .*float32 of 2 axes"),
+        (lambda: facts_of(SOLO, CONSTANTS, embed_text=[("float32", (1, 512, 6656))]), "embed_text gives .float32"),
+        (lambda: facts_of(DRAFTED, CONSTANTS | DRAFT_CONSTANTS, draft_forward=[]), "draft_forward gives"),
+        (lambda: facts_of(SOLO | {"draft_forward": []}, CONSTANTS), "no program of Muse Glimmer"),
         (lambda: facts_of(DRAFTED, CONSTANTS), "no get_mask_token_id"),
     ],
 )

@@ -82,3 +82,13 @@ def test_what_was_written_counts_not_what_was_kept() -> None:
     assert not held.can_go_back(1)
     held.go_back(0)
     assert held.can_go_back(0)
+
+
+def test_going_back_twice_counts_from_what_was_ever_written() -> None:
+    """A row that the first way lost is not back because less is held now."""
+    held = KvCache(chunk=CHUNK)
+    held.add([0] * (3 * RING))
+    held.go_back(3 * RING - 3)
+    held.add([1])
+    assert held.can_go_back(3 * RING - 3)
+    assert not held.can_go_back(3 * RING - 5)

@@ -93,12 +93,14 @@ def test_an_end_among_accepted_tokens_ends_the_answer() -> None:
             assert answer(decoder, model, PROMPT, Sampler(Sampling()), 40) == before
 
 
-def test_the_last_rows_of_the_context_are_used_and_no_more() -> None:
-    """Near its end blocks are shorter, then single tokens; no call reaches beyond."""
+@pytest.mark.parametrize("context", range(CONTEXT - 4, CONTEXT + 1))
+def test_the_last_rows_of_the_context_are_used_and_no_more(context: int) -> None:
+    """Near its end, wherever that is in a block, blocks are shorter, then single tokens; no call reaches beyond."""
     model = ToyModel(3, skill=1.0)
-    room = CONTEXT - len(PROMPT)
-    assert answer(drafted(model), model, PROMPT, Sampler(Sampling()), room) == greedy(model, PROMPT, room)
-    assert model.reached in (CONTEXT - 1, CONTEXT)
+    room = context - len(PROMPT)
+    decoder = drafted(model, context=context)
+    assert answer(decoder, model, PROMPT, Sampler(Sampling()), room) == greedy(model, PROMPT, room)
+    assert model.reached in (context - 1, context)
 
 
 @pytest.mark.parametrize("window", [0, 4, 20])
@@ -113,6 +115,18 @@ def test_a_long_prompt_reaches_the_draft_in_parts_that_it_takes(window: int) -> 
     assert decoder.accepted == decoder.proposed
     if not window:
         assert model.draft_seen == [*prompt, *greedy(model, prompt, 12)][: len(model.draft_seen)]
+
+
+def test_a_draft_that_looks_at_everything_is_fed_while_the_prompt_is_read() -> None:
+    """So that no more than a chunk of its rows waits, however long the prompt is: they are large."""
+    model = ToyModel(3)
+    decoder = drafted(model, window=0)
+    prefill(decoder, model, [0, *PROMPT] * 20, Sampler(Sampling()), 0)
+    waiting = 0
+    for kind, rows in (call.split() for call in model.calls):
+        waiting += int(rows) if kind == "target" else -int(rows)
+        assert waiting <= 8 + int(rows)
+    assert 0 < waiting <= 8
 
 
 @pytest.mark.parametrize("back", [3, 4, 6, 9, 13])

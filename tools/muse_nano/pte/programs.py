@@ -109,7 +109,7 @@ def constants(config: TextConfig, *, context: int, has_vision: bool, mask_id: in
         "has_vision_encoder": has_vision,
     }
     if has_vision:
-        found |= {"get_vision_hidden_size": VISION.hidden, "get_max_vision_patches": MAX_PATCHES}
+        found |= {"get_vision_hidden_size": config.hidden, "get_max_vision_patches": MAX_PATCHES}
     if mask_id is None:
         return found | {"use_sampling": False}
     return found | {

@@ -77,7 +77,10 @@ class DraftedDecoder:
         self._last = rows[-1]
         self._position += embeddings.shape[1]
         self._hidden.append(hidden)
-        self._forget_old()
+        if self._facts.window:
+            self._forget_old()
+        else:
+            self._shrink()  # every row is looked at, and those of a long prompt would fill the memory
 
     def step(self) -> Given:
         """See Decoder."""
@@ -124,19 +127,17 @@ class DraftedDecoder:
     def _forget_old(self) -> None:
         """Leave out what the draft would not look at any more."""
         surplus = self._waiting - self._facts.window
-        while self._facts.window and surplus >= (oldest := self._hidden[0].shape[1]):
+        while surplus >= (oldest := self._hidden[0].shape[1]):
             surplus -= oldest
             self._draft_seen += oldest
             del self._hidden[0]
 
     def _shrink(self) -> None:
-        """Hand the draft what waits, until one call takes the rest."""
+        """Hand the draft what waits, the oldest first, until one call takes the rest."""
         while self._waiting > self._facts.chunk:
-            hidden = np.concatenate(self._hidden, 1)
-            part, rest = hidden[:, : self._facts.chunk], hidden[:, self._facts.chunk :]
-            self._model.draft([self._facts.mask_id] * self._block, part, self._draft_seen)
-            self._draft_seen += part.shape[1]
-            self._hidden = [rest]
+            oldest = self._hidden.pop(0)
+            self._model.draft([self._facts.mask_id] * self._block, oldest, self._draft_seen)
+            self._draft_seen += oldest.shape[1]
 
     def _keep_rows(self, count: int) -> None:
         kept: list[Array] = []

@@ -11,7 +11,7 @@ A call holds the interpreter's lock until it is over, and nothing can end it bef
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,9 @@ from muse.worker.engines.executorch.decoding import Array
 
 # ScalarType numbers of the runtime, which it shares with torch.
 DTYPES: Final = {4: "int64", 5: "float16", 6: "float32", 11: "bool", 15: "bfloat16"}
+
+
+Tensors = list[tuple[str, tuple[int, ...]]]
 
 
 class Library:
@@ -75,8 +78,11 @@ class Library:
 class Program:
     """One `.pte` file. names: of its methods.
 
-    Each method is loaded from a program object of its own: within one object, methods whose memory is on the host share
-    it, caches included, and would overwrite each other's. The file is mapped, so this costs nothing.
+    Within one program object methods share their memory on the host, caches and results included, and would overwrite
+    each other's. So a method that has caches, or whose result is looked at beyond another's call, is loaded from an
+    object of its own; all others from one. Each object has memory for the largest of all methods, which is half a
+    gigabyte where logits of a whole chunk come out, so there are no more than needed. The file is mapped, and the
+    weights are the delegate's affair: a method has its own, whichever object it is loaded from (section 9).
     """
 
     def __init__(self, library: Library, path: Path) -> None:
@@ -99,9 +105,9 @@ class Program:
         """What a method without inputs gives."""
         return self._program.load_method(name)([])[0]
 
-    def method(self, name: str) -> Method:
-        """Load a method: its weights and caches. Raises EngineFault."""
-        program = self._open()
+    def method(self, name: str, *, keeps: bool) -> Method:
+        """Load a method: its weights and caches. keeps: it has caches, or its results are kept. Raises EngineFault."""
+        program = self._open() if keeps else self._program
         try:
             return Method(program.load_method(name), name, program)
         except RuntimeError as fault:
@@ -109,11 +115,19 @@ class Program:
                 "engine_error", f"ExecuTorch cannot load the method {name} of this program: {fault}", fatal=True
             ) from fault
 
-    def inputs(self, name: str) -> list[tuple[str, tuple[int, ...]]]:
+    def inputs(self, name: str) -> Tensors:
         """Type and largest shape of each input."""
         meta: Any = self._program.method_meta(name)
-        infos = [meta.input_tensor_meta(number) for number in range(meta.num_inputs())]
-        return [(DTYPES.get(info.dtype(), f"type {info.dtype()}"), tuple(info.sizes())) for info in infos]
+        return _described(meta.input_tensor_meta(number) for number in range(meta.num_inputs()))
+
+    def outputs(self, name: str) -> Tensors:
+        """Type and largest shape of each result."""
+        meta: Any = self._program.method_meta(name)
+        return _described(meta.output_tensor_meta(number) for number in range(meta.num_outputs()))
+
+
+def _described(infos: Iterable[Any]) -> Tensors:
+    return [(DTYPES.get(info.dtype(), f"type {info.dtype()}"), tuple(info.sizes())) for info in infos]
 
 
 class Method:

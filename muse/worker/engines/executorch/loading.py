@@ -1,4 +1,4 @@
-"""Loading: the folder is checked, then the program, then both against each other; then a first token is evaluated."""
+"""Loading: the folder is checked, then the program, then both against each other; then first tokens are evaluated."""
 
 from __future__ import annotations
 
@@ -172,11 +172,13 @@ def _load_pictures(
 
 
 def _answer_once(decoder: Decoder, model: SoloProgram | DraftedProgram, tokens: JsonTokenizer) -> None:
-    """One token, so that what is broken shows now, and nothing is left to be set up."""
+    """Two tokens, since the second is the first that a draft has a part in: what is broken shows now, and nothing is
+    left to be set up."""
     decoder.begin(Sampler(Sampling()), 0)
     try:
         decoder.prefill(model.embed([tokens.begin]))
-        decoder.step()
+        for _ in range(2):
+            decoder.step()
     except NotANumber as fault:
         raise EngineFault("engine_error", "the program gives no numbers: it is damaged", fatal=True) from fault
 

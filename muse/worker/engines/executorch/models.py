@@ -22,9 +22,9 @@ class _Model:
     def __init__(self, program: Program, facts: ProgramFacts, forward: str) -> None:
         self._library = program.library
         self._activation = facts.activation
-        self._embed = program.method(names.EMBED)
+        self._embed = program.method(names.EMBED, keeps=False)
         # One object for prompt and answer: the caches are its own.
-        self._forward = program.method(forward)
+        self._forward = program.method(forward, keeps=True)
 
     def embed(self, ids: Sequence[int]) -> Array:
         """Embeddings of ids."""
@@ -54,7 +54,7 @@ class DraftedProgram(_Model):
 
     def __init__(self, program: Program, facts: ProgramFacts) -> None:
         super().__init__(program, facts, names.TARGET)
-        self._draft = program.method(names.DRAFT)
+        self._draft = program.method(names.DRAFT, keeps=True)
 
     def target(self, embeddings: Array, position: int, *, last_only: bool = False) -> tuple[Logits, Array]:
         """Logits and hidden states."""

@@ -47,7 +47,7 @@ class PictureEncoder:
 
     def __init__(self, program: Program, facts: VisionFacts, table: Floats, order: PositionOrder, width: int) -> None:
         self._library = program.library
-        self._method = program.method(VISION)
+        self._method = program.method(VISION, keeps=False)
         self._facts = facts
         self._table = table
         self._order: PositionOrder = order

@@ -218,7 +218,7 @@ def done(request_id: str, reason: FinishReason, generated: int) -> Done:
 class ModelWorkers:
     """In the place of WorkerCommand: every worker started so far."""
 
-    engine = "scripted"
+    engine: str = "scripted"
     wanted_context: int | None = None
 
     def __init__(self) -> None:

@@ -19,16 +19,16 @@ from tests.api.test_tools import (  # noqa: F401
     test_a_call_can_be_forced_with_any_model,
     test_a_schema_that_cannot_be_followed_is_named,
 )
-from tests.engines.executorch.conftest import KINDS, Artifact
-from tests.server_process import ServerProcess
 from tests.worker.client import WorkerProcess
 from tests.worker.nano import END_OF_TURN, answer_ids, as_ids, prompt_ids, question_ids, turns
+from tests.worker.test_draft import test_an_answer_in_json_is_the_same  # noqa: F401
 from tests.worker.test_llamacpp import (  # noqa: F401
     FORM,
     test_a_schema_that_cannot_be_followed_is_refused,
     test_an_answer_follows_its_schema,
     test_an_answer_that_breaks_its_schema_is_never_passed_off,
 )
+from tests.worker.test_muse_nano_pictures import test_an_answer_about_a_picture_can_have_a_form  # noqa: F401
 
 QUESTION = as_ids(prompt_ids(turns("hello")[0]))
 LETTERS: dict[str, Any] = {"type": "array", "items": {"enum": ["a", "bc", "<|eot|>"]}, "minItems": 3, "maxItems": 40}
@@ -38,12 +38,6 @@ LETTERS: dict[str, Any] = {"type": "array", "items": {"enum": ["a", "bc", "<|eot
 def llama(nano: WorkerProcess) -> WorkerProcess:
     """The worker that tests of the other engine ask for."""
     return nano
-
-
-@pytest.fixture
-def muse_server(any_nano_server: ServerProcess) -> ServerProcess:
-    """The server that tests of the built-in model ask for."""
-    return any_nano_server
 
 
 def check(schema: dict[str, Any], text: str, *, complete: bool) -> None:
@@ -122,17 +116,3 @@ def test_a_form_that_becomes_too_much_is_an_error(nano: WorkerProcess) -> None:
     assert isinstance(answer.end, Error)
     assert (answer.end.code, answer.end.fatal) == ("engine_error", False)
     assert nano.ask(QUESTION, limit=60).done.generated_token_ids == answer_ids(turns("hello")[0])
-
-
-def test_with_a_draft_and_without_answers_are_the_same(artifact: Artifact) -> None:
-    """Greedy: by the likeliest of what the form allows, which the draft does not know."""
-    schema = json.dumps({"type": "object", "properties": {"text": {"type": "string"}}})
-    answers: list[tuple[int, ...]] = []
-    for kind in KINDS:
-        with WorkerProcess("--engine", "executorch", "--model", str(artifact(kind)), "--threads", "1") as worker:
-            worker.ready()
-            for name in ("hello", "story", "count"):
-                done = worker.ask(as_ids(prompt_ids(turns(name)[0])), json_schema=schema, limit=80).done
-                answers.append(done.generated_token_ids or ())
-    assert answers[:3] == answers[3:]
-    assert min(map(len, answers)) > 4

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+
+import attrs
 import numpy as np
 import pytest
 
@@ -10,7 +13,7 @@ from muse.worker.engines.executorch.decoding import Decoder
 from muse.worker.engines.executorch.sampling import Sampler
 from muse.worker.engines.executorch.solo import SoloDecoder
 from tests.worker.executorch.chi_square import excess
-from tests.worker.executorch.reference import exact
+from tests.worker.executorch.reference import exact, penalised
 from tests.worker.executorch.test_decoding import PROMPT, answer, drafted
 from tests.worker.executorch.toy import VOCABULARY, ToyForm, ToyModel
 
@@ -28,6 +31,10 @@ LOOP_SETTINGS = (
     Sampling(temperature=1.0, seed=1),
     Sampling(temperature=0.5, top_p=0.9, seed=2),
     Sampling(temperature=1.5, top_k=4, min_p=0.05, seed=3),
+)
+PENALISED = (
+    Sampling(temperature=1.0, repeat_penalty=1.6, presence_penalty=0.5, frequency_penalty=0.4),
+    Sampling(temperature=0.8, top_k=5, top_p=0.9, repeat_penalty=0.7, frequency_penalty=-0.6),
 )
 ANSWERS = DRAWS // 4
 """Of four tokens each."""
@@ -83,9 +90,11 @@ def test_answers_held_to_a_form_have_the_exact_distribution(kind: str, sampling:
     sampler = Sampler(sampling, form)
     decoder: Decoder = drafted(model) if kind == "drafted" else SoloDecoder(model, frozenset())
     behind = np.zeros((VOCABULARY, VOCABULARY, VOCABULARY), np.int_)
+    accepted = 0
     for _ in range(ANSWERS):
         form.last = PROMPT[-1]
         ids = [*PROMPT, *answer(decoder, model, PROMPT, sampler, 4)]
+        accepted += decoder.accepted
         for place in range(len(PROMPT), len(ids)):
             behind[ids[place - 2], ids[place - 1], ids[place]] += 1
     worst = 0.0
@@ -95,4 +104,28 @@ def test_answers_held_to_a_form_have_the_exact_distribution(kind: str, sampling:
         row[allowed] = model.rows[tuple(pair)][allowed]
         worst = max(worst, excess(behind[tuple(pair)], exact(row, sampling)))
     assert 0 < worst < 1
-    assert kind == "solo" or 0 < decoder.accepted < decoder.proposed
+    assert (accepted > ANSWERS / 4) == (kind == "drafted")
+
+
+@pytest.mark.parametrize("kind", ["solo", "drafted"])
+@pytest.mark.parametrize("sampling", PENALISED, ids=["plain", "filtered"])
+def test_penalised_answers_have_the_exact_distribution(kind: str, sampling: Sampling) -> None:
+    """Behind each beginning of an answer: every place knows all tokens before it, those of its own block as well."""
+    model = ToyModel(5)
+    decoder: Decoder = drafted(model) if kind == "drafted" else SoloDecoder(model, frozenset())
+    behind: defaultdict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    accepted = 0
+    for number in range(ANSWERS):
+        sampler = Sampler(attrs.evolve(sampling, seed=number), before=PROMPT)
+        ids = (*PROMPT, *answer(decoder, model, PROMPT, sampler, 4))
+        accepted += decoder.accepted
+        for place in range(len(PROMPT), len(ids)):
+            behind[ids[:place]][ids[place]] += 1
+    worst = 0.0
+    for before, found in behind.items():
+        if found.total() >= 200:
+            counts = np.array([found[token] for token in range(VOCABULARY)])
+            row = penalised(model.row_behind(before), before, sampling)
+            worst = max(worst, excess(counts, exact(row, sampling)))
+    assert 0 < worst < 1
+    assert (accepted > ANSWERS / 4) == (kind == "drafted")

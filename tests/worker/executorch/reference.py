@@ -1,14 +1,27 @@
-"""The distribution of a row, written down plainly: everything sorted, nothing clever."""
+"""Penalties and the distribution of a row, written down plainly: everything sorted, nothing clever."""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from muse.protocol import Sampling
+from muse.protocol import PENALTY_WINDOW, Sampling
 
 
-def exact(row: NDArray[np.float32], sampling: Sampling) -> NDArray[np.float64]:
+def penalised(row: NDArray[np.float32], before: Sequence[int], sampling: Sampling) -> NDArray[np.float64]:
+    """The row as its penalties leave it. before: all tokens of prompt and answer."""
+    found = row.astype(np.float64)
+    for token, times in Counter(before[-PENALTY_WINDOW:]).items():
+        value = found[token]
+        value = value / sampling.repeat_penalty if value > 0 else value * sampling.repeat_penalty
+        found[token] = value - sampling.presence_penalty - sampling.frequency_penalty * times
+    return found
+
+
+def exact(row: NDArray[np.floating], sampling: Sampling) -> NDArray[np.float64]:
     """Probability of each token at a temperature above 0."""
     scaled = row.astype(np.float64) / sampling.temperature
     shares = np.exp(scaled - scaled.max())

@@ -108,8 +108,8 @@ def _check_artifact(engine: str, model: str) -> None:
     """Before a gigabyte is fetched for it; all else is checked by the server."""
     if not model:
         raise UsageFault(f"--engine {engine} needs --model: the folder of a .pte artifact.")
-    if not Path(model).is_dir():
-        raise UsageFault(f"There is no folder at {model}: --engine {engine} needs that of a .pte artifact.")
+    if not Path(model).exists():
+        raise UsageFault(f"There is nothing at {model}: --engine {engine} needs the folder of a .pte artifact.")
 
 
 def _test(arguments: list[str], layout: Layout, console: Console) -> int:

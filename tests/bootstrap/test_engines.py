@@ -31,12 +31,13 @@ def test_an_engine_gets_an_environment_of_its_own(finished: MiniProject) -> None
 
 
 def test_a_server_without_that_engine_needs_none_of_it(finished: MiniProject) -> None:
-    """`run` makes it only where the engine is asked for."""
+    """`run` makes it only where the engine is asked for, with an artifact's folder or the program in it."""
     project = with_engine(finished)
     project.run("run", "--engine", "scripted")
     assert not project.layout.engine("executorch").exists()
-    folder = str(project.layout.project)
-    code, output = project.run("run", "--engine", "executorch", "--model", folder)
+    program = project.layout.project / "model.pte"
+    program.touch()
+    code, output = project.run("run", "--engine", "executorch", "--model", str(program))
     assert code == 7, output
     assert "ExecuTorch: engine" in output
     assert Environment(project.layout.engine("executorch")).is_sound()

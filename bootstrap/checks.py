@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bootstrap import node_tool
@@ -79,7 +79,8 @@ def run_checks(layout: Layout, options: TestOptions, console: Console) -> int:
         if _run(layout, argv) != 0:
             failed.append(name)
     console.line("== pytest")
-    code = _run(layout, _pytest(python, options))
+    # The page's own tests look for Node on the path, where the one of the set-up is not.
+    code = _run(layout, _pytest(python, options), node.environment)
     if failed:
         console.line(f"Failed before the tests: {', '.join(failed)} (see above).")
     return code or (1 if failed else 0)
@@ -99,13 +100,15 @@ def run_engine_tests(layout: Layout, engine: str, options: TestOptions, console:
     return _run(layout, _pytest(python, options, f"tests/engines/{engine}"))
 
 
-def _run(layout: Layout, argv: Sequence[str]) -> int:
-    """Run a tool on the user's terminal to its end and return its exit code; raises Stopped when asked to end.
+def _run(layout: Layout, argv: Sequence[str], more: Mapping[str, str] | None = None) -> int:
+    """Run a tool on the user's terminal to its end and return its exit code; raises Stopped when asked to end. more:
+    of its environment.
 
     A Ctrl-C in a terminal reaches the tool as well, which then ends by itself; every other request is passed on.
     """
     sys.stdout.flush()
-    with StopRequest() as stop, subprocess.Popen(argv, cwd=layout.project, env=server_environment(layout)) as child:
+    env = {**server_environment(layout), **(more or {})}
+    with StopRequest() as stop, subprocess.Popen(argv, cwd=layout.project, env=env) as child:
         passed_on_at = 0.0
         while True:
             try:

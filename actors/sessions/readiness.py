@@ -43,13 +43,13 @@ def check_abilities(request: ChatRequest, model: protocol.Ready) -> None:
                     f"The engine of this server ({model.engine}) cannot hold an answer to a JSON form.",
                     param=name,
                 )
-    if not model.supports.penalties:
-        for name in protocol.penalties_on(request.sampling):
-            raise ClientFault(
-                "unsupported_parameter",
-                f"The engine of this server ({model.engine}) has no penalties for repetition.",
-                param=name,
-            )
+    penalties = protocol.penalties_on(request.sampling)
+    if penalties and not model.supports.penalties:
+        raise ClientFault(
+            "unsupported_parameter",
+            f"The engine of this server ({model.engine}) has no penalties for repetition.",
+            param=next(iter(penalties)),
+        )
     pictured = next((index for index, message in enumerate(request.messages) if message.images), None)
     if pictured is not None and not model.supports.image:
         why = "it was loaded without an image projector (--mmproj)"

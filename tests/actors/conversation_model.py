@@ -95,6 +95,30 @@ def written(message: Message) -> str:
     return text
 
 
+def shown_text(message: Message, kind: str) -> str:
+    """What a template of that kind writes of a message."""
+    text = written(message)
+    if kind == "thinks" and message.role == "assistant" and "</think>" in text:
+        return text.split("</think>")[-1].lstrip("\n")
+    return text
+
+
+def silent_before(messages: Sequence[Message], kind: str) -> tuple[str, ...]:
+    """Roles of the last messages of which nothing is written. They are no more than the template's own text, and where
+    that was another when an answer was given, the answer's ids are not put (muse/chat/splice.py)."""
+    roles: list[str] = []
+    for message in reversed(messages):
+        if shown_text(message, kind):
+            break
+        roles.append(message.role)
+    return tuple(roles)
+
+
+def kind_of(model_id: str) -> str:
+    """Which template a model has."""
+    return model_id.split(maxsplit=1)[0]
+
+
 def mark_of(sha256: str) -> str:
     """What stands for a picture in texts of this model."""
     return f"[{sha256}]"
@@ -148,13 +172,15 @@ def next_messages(old: list[Message], how: str, pick: int, text: str, shown: Pic
 
 @attrs.define
 class Given:
-    """The model's idea of an answer: what was sent, and all that was generated if that is known."""
+    """The model's idea of an answer: what was sent, and all that was generated if that is known. silent: what was
+    silent right before it."""
 
     content: str
     raw: str | None = None
     reasoning: str = ""
     model_id: str = ""
     cost: int = 0
+    silent: tuple[str, ...] = ()
 
 
 @attrs.define
@@ -197,17 +223,16 @@ class HistoryModel:
     def prompt(self, session_id: str, messages: Sequence[Message], model: Ready) -> str:
         """The prompt as one text."""
         model_id = model.model_id
-        kind = model_id.split(maxsplit=1)[0]
+        kind = kind_of(model_id)
         hidden = self.hidden(session_id, messages, model)
         kept = dict(zip(answers_of(messages), self.kept(session_id, messages), strict=False))
         parts: list[str] = []
         for index, message in enumerate(messages):
-            text, answer = written(message), kept.get(index)
-            if kind == "thinks" and message.role == "assistant":
-                text = text.split("</think>")[-1].lstrip("\n") if "</think>" in text else text
+            text, answer = shown_text(message, kind), kept.get(index)
             is_hidden = any(answer is one for one in hidden)
             if answer is not None and answer.raw and answer.model_id == model_id and text and not is_hidden:
-                text = OPENED[kind] + answer.raw
+                is_same_place = answer.silent == silent_before(messages[:index], kind)
+                text = OPENED[kind] + answer.raw if is_same_place else text
             parts.append(f"<|im_start|>{message.role}\n{text}<|im_end|>\n")
         return "".join([*parts, "<|im_start|>assistant\n", OPENED[kind]])
 

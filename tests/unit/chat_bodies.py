@@ -10,27 +10,18 @@ from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_requ
 from muse.errors import ClientFault
 from muse.protocol import Sampling
 
-DEFAULTS: Final = SamplingDefaults(
-    temperature=0.7,
-    top_p=0.9,
-    top_k=40,
-    min_p=0.05,
-    repeat_penalty=1.1,
-    presence_penalty=0.2,
-    frequency_penalty=-0.3,
-    seed=None,
-    max_tokens=512,
-)
-SAMPLING: Final = Sampling(
-    temperature=0.7,
-    top_p=0.9,
-    top_k=40,
-    min_p=0.05,
-    repeat_penalty=1.1,
-    presence_penalty=0.2,
-    frequency_penalty=-0.3,
-    seed=None,
-)
+_VALUES: Final[dict[str, Any]] = {
+    "temperature": 0.7,
+    "top_p": 0.9,
+    "top_k": 40,
+    "min_p": 0.05,
+    "repeat_penalty": 1.1,
+    "presence_penalty": 0.2,
+    "frequency_penalty": -0.3,
+    "seed": None,
+}
+DEFAULTS: Final = SamplingDefaults(**_VALUES, max_tokens=512)
+SAMPLING: Final = Sampling(**_VALUES)
 """What they make of a request that says nothing of it."""
 USER: Final = {"role": "user", "content": "hi"}
 

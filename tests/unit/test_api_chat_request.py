@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,18 +31,21 @@ def test_smallest_request_takes_the_defaults() -> None:
 
 def test_every_honoured_field_arrives() -> None:
     """Each field that is taken ends in the request, exactly."""
+    sampling: dict[str, Any] = {
+        "temperature": 0,
+        "top_p": 1,
+        "top_k": 0,
+        "min_p": 0.5,
+        "repeat_penalty": 2,
+        "presence_penalty": -2,
+        "frequency_penalty": 2.0,
+        "seed": 2**63 - 1,
+    }
     request = parse(
         model="m",
         stream=True,
         stream_options={"include_usage": True, "include_obfuscation": False},
-        temperature=0,
-        top_p=1,
-        top_k=0,
-        min_p=0.5,
-        repeat_penalty=2,
-        presence_penalty=-2,
-        frequency_penalty=2.0,
-        seed=2**63 - 1,
+        **sampling,
         stop=["\n\n", "END"],
         max_tokens=7,
         session_id="a!~" * 42 + "xy",
@@ -48,16 +53,7 @@ def test_every_honoured_field_arrives() -> None:
     assert request.model == "m"
     assert request.stream
     assert request.include_usage
-    assert request.sampling == Sampling(
-        temperature=0.0,
-        top_p=1.0,
-        top_k=0,
-        min_p=0.5,
-        repeat_penalty=2.0,
-        presence_penalty=-2.0,
-        frequency_penalty=2.0,
-        seed=2**63 - 1,
-    )
+    assert request.sampling == Sampling(**sampling)
     assert isinstance(request.sampling.temperature, float)
     assert request.stop == ("\n\n", "END")
     assert request.max_tokens == 7

@@ -156,11 +156,15 @@ def test_hang_of_a_request_leaves_ping(scripted: Start) -> None:
     worker.wait(Result, "p")
 
 
+@pytest.mark.parametrize("phase", ["load", "ready"])
 @pytest.mark.parametrize("kind", ["hang", "stop_reading"])
-def test_a_hung_worker_reads_nothing_more(scripted: Start, kind: str) -> None:
+def test_a_hung_worker_reads_nothing_more(scripted: Start, kind: str, phase: str) -> None:
     """The stdin pipe fills up and is never emptied."""
-    worker = scripted({"faults": [{"at": "load", "do": kind}]}, ready=False)
-    wait_for(lambda: b"scripted fault" in worker.stderr)
+    worker = scripted({"faults": [{"at": phase, "do": kind}]}, ready=False)
+    if phase == "ready":
+        worker.ready()  # not a command of those who ask at once is heard
+    else:
+        wait_for(lambda: b"scripted fault" in worker.stderr)
     assert worker.process.stdin
     fd = worker.process.stdin.fileno()
     os.set_blocking(fd, False)

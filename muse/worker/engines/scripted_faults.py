@@ -18,8 +18,8 @@ stderr_flood, print_stdout, error_fatal, error_request, draft_slower, grandchild
 error_request fails the request alone, as an engine does whose answer broke its form.
 duplicate_done and tokens_after_done come after the end of the request, wherever they are set;
 ignore_cancel lasts for its request. `start` comes before the first event, `load` in the middle of loading,
-`ready` right after the ready event, `idle` the given time after it (as soon as its counter allows it, if that is
-later), `cancel` when a cancel is noticed.
+`ready` right after the ready event and before any command that follows it, `idle` the given time after it (as
+soon as its counter allows it, if that is later), `cancel` when a cancel is noticed.
 """
 
 from __future__ import annotations
@@ -116,9 +116,12 @@ class FaultWriter(EventWriter):
         super().__init__(fd, encode)
         self.descriptor = fd
         self.after_done: dict[str, list[Fault]] = {}  # by request id
+        self.before_ready: Callable[[], None] | None = None
         self.after_ready: Callable[[], None] | None = None
 
     def send(self, event: WorkerEvent) -> None:
+        if isinstance(event, Ready) and self.before_ready:
+            self.before_ready()
         super().send(event)
         if isinstance(event, Ready) and self.after_ready:
             threading.Thread(target=self.after_ready, name="faults", daemon=True).start()
@@ -135,10 +138,13 @@ class FaultPlayer:
         self._writer = writer
         self._reading = threading.Event()
         self._reading.set()
+        self._ready_over = threading.Event()
+        self._ready_over.set()
         self.ready: Ready | None = None
 
     def before_command(self) -> None:
         """Hook of the protocol loop: blocks once the worker is to read no more."""
+        self._ready_over.wait()
         self._reading.wait()
 
     def watch_ready(self, faults: Sequence[Fault]) -> None:
@@ -147,6 +153,7 @@ class FaultPlayer:
         def later() -> None:
             began = time.monotonic()
             self.play(faults, "ready")
+            self._ready_over.set()
             waiting = sorted((fault for fault in faults if fault.at == "idle"), key=lambda fault: fault.ms)
             while waiting:
                 for fault in tuple(waiting):
@@ -155,6 +162,8 @@ class FaultPlayer:
                         waiting.remove(fault)
                 time.sleep(_LOOK_AGAIN_S)
 
+        # Who was told that we are ready may ask at once: a fault at `ready` comes before every such command.
+        self._writer.before_ready = self._ready_over.clear
         self._writer.after_ready = later
 
     def watch_request(self, faults: Sequence[Fault], request_id: str) -> bool:

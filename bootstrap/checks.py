@@ -23,7 +23,7 @@ POLL_S = 0.1
 # How long a tool may take to end by itself after a Ctrl-C that it got from the terminal too.
 TERMINAL_GRACE_S = 5.0
 
-MOST_WORKERS = 4
+MOST_WORKERS = 5
 
 # Engines that are known but have no environment yet.
 PLANNED_ENGINES = ("mlx",)
@@ -87,8 +87,10 @@ def run_checks(layout: Layout, options: TestOptions, console: Console) -> int:
 
 
 def _pytest(python: str, options: TestOptions, *tests: str) -> list[str]:
-    """The command line of pytest. Some files of tests run at a time; each may start servers, models and a browser."""
-    workers = min(os.cpu_count() or 1, MOST_WORKERS)
+    """The command line of pytest. Some files of tests run at a time; each may start servers, models and a browser.
+
+    One more than there are cores: a test waits for a fifth of its time."""
+    workers = min((os.cpu_count() or 1) + 1, MOST_WORKERS)
     argv = [python, "-m", "pytest", "-n", str(workers), "--dist", "loadfile", *(["-m", ""] if options.full else [])]
     return [*argv, *tests, *options.pytest_arguments]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from actors.reply import Reply, Sign
 from actors.sessions.messages import AnswerNow
@@ -106,11 +107,15 @@ async def test_a_thinking_budget_that_ends_anywhere_cuts_no_answer_off(core: Cor
             assert said(reply)[1].endswith("It is four <|message|>.")
 
 
-async def test_answer_now_behind_the_thought_only_goes_on(core: CoreFactory) -> None:
+async def test_answer_now_behind_the_thought_only_goes_on(core: CoreFactory, tmp_path: Path) -> None:
     """The model has ended it by itself: there is nothing to close, and the answer comes whole."""
-    pause = {"at": "token", "token": THOUGHT.index("<|start|>"), "do": "delay", "ms": 300}
+    paused = tmp_path / "paused"
+    place = THOUGHT.index("<|start|>")
+    pause = {"at": "token", "token": place, "do": "delay", "ms": 1000, "counter": str(paused), "times": 1}
     async with core({**SCRIPT, "answers": [{"tokens": WORDS, "faults": [pause]}]}) as running:
         reply = await start(running, request("2 + 2?"))
+        while not paused.exists():  # the end of the thought, which does not show, has been sent then
+            await trio.sleep(0.01)
         while not reply.text("reasoning").endswith("two"):
             await reply.wait_news(reply.end, reply.sign_version)
         assert await running.sessions.ask(AnswerNow(reply_id=reply.id))

@@ -26,9 +26,9 @@ def program_of(worker: WorkerProcess) -> int:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_cancel_in_decode(start_native: Start, level: str) -> None:
-    """Unpatched the program goes on by itself, and the next answer waits for that, a few tokens here."""
+    """Unpatched the program goes on by itself, and the next answer waits for that, two seconds here."""
     worker = start_native(level=level, token_ms=2)
-    limit = 200 if level == "unpatched" else 2000
+    limit = 1000 if level == "unpatched" else 10_000
     running = worker.start(LONG, session="s", limit=limit)
     worker.wait(Tokens, running)
     worker.cancel(running)
@@ -46,7 +46,7 @@ def test_a_cancel_in_decode(start_native: Start, level: str) -> None:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_cancel_in_prefill(start_native: Start, level: str) -> None:
     """Our patch ends between two parts of the prompt; where that cannot be, the answer ends all the same."""
-    worker = start_native(level=level, chunk=8, chunk_ms=20)
+    worker = start_native(level=level, chunk=3, chunk_ms=20)
     running = worker.start(asking("words " * 50), session="s", limit=5)
     worker.wait(Accepted, running)
     worker.cancel(running)

@@ -14,8 +14,8 @@ from tests.server_process import ServerProcess
 __all__ = [
     "chromium",
     "open_page",
-    "profiles",
     "page",
+    "profiles",
     "test_a_picture_is_seen_shown_and_sent_with_every_turn",
     "test_a_real_model_thinks_and_answers",
     "test_a_real_models_thoughts_are_shown",

@@ -6,13 +6,17 @@ tool's whole group; and so that a tool cannot ask questions on the terminal.
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
+import shutil
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import BinaryIO, Callable
 
 from bootstrap.console import Console, megabytes, plain
 from bootstrap.faults import SetupFault
@@ -27,6 +31,17 @@ TAIL_BYTES = 4096
 EVIDENCE_LINES = 8
 # Lines that never say why a tool failed.
 NOISE = ("WARNING", "npm warn", "[notice]")
+
+# A tool begins once the lock knows it: one that had begun before could outlive a set-up that is killed in that moment,
+# and hold the lock as a stranger. Where no byte comes, the set-up is dead, and there is nothing to begin.
+GATE = """
+import os, sys
+gate = int(sys.argv[1])
+may_begin = os.read(gate, 1)
+os.close(gate)
+if may_begin:
+    os.execvp(sys.argv[2], sys.argv[2:])
+"""
 
 # Settings of the user's own that would send packages elsewhere than asked, or leave out what a lock names. All other
 # settings (index, proxy, certificates, cache) are the user's business and stay.
@@ -103,28 +118,45 @@ class Runner:
             log.write(f"\n$ {shlex.join(argv)}\n".encode(errors="backslashreplace"))
             log.flush()
             begin = log.tell()
+            environment = {**tool_environment(self.layout), **(env or {})}
+            gate, opener = os.pipe()
             try:
-                child = subprocess.Popen(
-                    list(argv),
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    cwd=cwd or self.layout.cache,
-                    env={**tool_environment(self.layout), **(env or {})},
-                    start_new_session=True,
-                    pass_fds=(self._lock.descriptor,),
-                )
-            except OSError as fault:
-                raise SetupFault(
-                    f"{argv[0]} cannot be started ({fault.strerror}).",
-                    advice="Check that file, or reinstall the program.",
-                ) from fault
-            self._attend(child, lambda: self._sign(begin, watched))
+                child = self._start(argv, gate, log, cwd=cwd or self.layout.cache, env=environment)
+                self._attend(child, opener, lambda: self._sign(begin, watched))
+            finally:
+                os.close(opener)
         return Finished(code=child.returncode, lines=tuple(self._output(begin).splitlines()))
 
-    def _attend(self, child: subprocess.Popen[bytes], sign: Callable[[], str]) -> None:
+    def _start(
+        self, argv: Sequence[str], gate: int, log: BinaryIO, *, cwd: Path, env: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        """The tool, waiting for a byte from the gate; closes the gate on our side."""
+        try:
+            if shutil.which(argv[0], path=env.get("PATH")) is None:
+                raise FileNotFoundError(errno.ENOENT, "no such program, or it must not be run")
+            return subprocess.Popen(
+                [sys.executable, "-I", "-S", "-c", GATE, str(gate), *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=cwd,
+                env=env,
+                start_new_session=True,
+                pass_fds=(self._lock.descriptor, gate),
+            )
+        except OSError as fault:
+            raise SetupFault(
+                f"{argv[0]} cannot be started ({fault.strerror}).",
+                advice="Check that file, or reinstall the program.",
+            ) from fault
+        finally:
+            os.close(gate)
+
+    def _attend(self, child: subprocess.Popen[bytes], opener: int, sign: Callable[[], str]) -> None:
         try:
             self._lock.tool_started(child.pid)
+            with suppress(BrokenPipeError):  # ended by somebody: what it leaves tells
+                os.write(opener, b"1")
             while True:
                 try:
                     child.wait(timeout=POLL_S)

@@ -29,6 +29,8 @@ POLL_S = 0.2
 REPEAT_MESSAGE_S = 15.0
 # A holder that nobody knows is in the middle of dying or of writing its note; neither takes long.
 UNKNOWN_HOLDER_S = 20.0
+# More than any note takes.
+NOTE_BYTES = 512
 
 
 class SetupLock:
@@ -120,9 +122,8 @@ class SetupLock:
         return read_note(self.path)
 
     def _write_note(self) -> None:
-        text = json.dumps(self._note).encode()
-        os.ftruncate(self.descriptor, 0)
-        os.pwrite(self.descriptor, text, 0)
+        # In one piece and always as long: whoever is killed here leaves the old note or the new one.
+        os.pwrite(self.descriptor, json.dumps(self._note).encode().ljust(NOTE_BYTES), 0)
 
 
 def read_note(path: Path) -> dict[str, Any]:

@@ -84,7 +84,7 @@ async def test_a_cancel_that_is_ignored_climbs_the_ladder(core: CoreFactory) -> 
                 "token_ms": 2,
                 "faults": [{"at": "token", "token": 0, "do": "ignore_cancel"}],
             },
-            {"tokens": {"repeat": ["x"], "count": 900}, "token_ms": 2},
+            {"tokens": {"repeat": ["x"], "count": 900}, "token_ms": 4},
         ]
     }
     async with core(script, hang_limits=QUICK) as running:

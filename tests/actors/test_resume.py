@@ -121,7 +121,7 @@ async def test_a_stop_string_does_not_hide_a_broken_form(core: CoreFactory, held
     """The engine says at the end that its answer was not what it had to be. Without a form the end that the stop
     string put to the answer is all that counts."""
     broken = script({"at": "cancel", "do": "error_request"})
-    broken["answers"][0]["token_ms"] = 2
+    broken["answers"][0]["token_ms"] = 200  # the cancel has to come before the last token
     async with core({**broken, "grammar": True}) as running:
         form = {"response_format": {"type": "json_object"}} if held else {}
         reply = await start(running, chat("hi", stop=["rains"], **form))

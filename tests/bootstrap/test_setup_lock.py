@@ -16,7 +16,7 @@ import pytest
 
 from bootstrap.console import Console
 from bootstrap.processes import end_group, identity_from_ps, identity_of, is_alive
-from bootstrap.setup_lock import SetupLock, living_owner
+from bootstrap.setup_lock import SetupLock, living_owner, read_note
 from bootstrap.stop import StopRequest
 
 HANG_GUARD_S = 30
@@ -121,6 +121,21 @@ def test_living_owner_is_waited_for(tmp_path: Path) -> None:
 
     assert got_it.is_set()
     assert f"Waiting: process {os.getpid()} (bootstrap test)" in screen.getvalue()
+
+
+def test_a_note_is_whole_at_every_moment(tmp_path: Path) -> None:
+    """Whoever reads it meanwhile, or after a kill, finds the owner."""
+    path = tmp_path / "setup.lock"
+    notes: list[dict[str, object]] = []
+    with lock_at(path, Screen()) as lock:
+        writing = threading.Thread(target=lambda: [lock.tool_started(os.getpid()) for _ in range(500)])
+        writing.start()
+        while writing.is_alive():
+            notes.append(read_note(path))
+        writing.join()
+
+    assert notes
+    assert all(note.get("pid") == os.getpid() for note in notes)
 
 
 def test_end_group_takes_the_whole_group() -> None:

@@ -18,7 +18,9 @@ from tests.faults.catalog import TEXT, WORDS
 from tests.faults.core import FaultCore, finished, wait_length, wait_phase
 
 CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
-SCRIPT = {"answers": [{"when": "long", "tokens": {"repeat": ["word "], "count": 60}, "token_ms": 8}, {"tokens": WORDS}]}
+SCRIPT = {
+    "answers": [{"when": "long", "tokens": {"repeat": ["word "], "count": 60}, "token_ms": 30}, {"tokens": WORDS}]
+}
 QUEUE = 4
 
 

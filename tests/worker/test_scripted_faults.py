@@ -130,7 +130,7 @@ def test_events_after_the_end(scripted: Start, kind: str, late: type[Done | Toke
 def test_ready_twice(scripted: Start) -> None:
     """The same ready event again."""
     worker = scripted({"faults": [{"at": "ready", "do": "ready_twice"}]})
-    assert worker.ready() == worker.events[-1]
+    assert worker.ready() == worker.wait(Ready)
 
 
 def test_stdout_closed_while_alive(scripted: Start) -> None:

@@ -64,7 +64,8 @@ class ScriptedEngine:
             if step == script.load_steps // 2:
                 self._player.play(script.faults, "load")
         end = script.special_tokens[0]
-        ready = Ready(
+        self._player.watch_ready(script.faults)
+        return Ready(
             protocol=1,
             engine="scripted",
             engine_version="1",
@@ -89,9 +90,6 @@ class ScriptedEngine:
             backend="a script",
             device="none",
         )
-        self._player.ready = ready
-        self._player.watch_ready(script.faults)
-        return ready
 
     def count(self, request: Count) -> Result:
         size = sum(map(len, self._encode(request)))

@@ -116,12 +116,15 @@ class FaultWriter(EventWriter):
         super().__init__(fd, encode)
         self.descriptor = fd
         self.after_done: dict[str, list[Fault]] = {}  # by request id
+        self.ready: Ready | None = None  # as it was sent
         self.before_ready: Callable[[], None] | None = None
         self.after_ready: Callable[[], None] | None = None
 
     def send(self, event: WorkerEvent) -> None:
-        if isinstance(event, Ready) and self.before_ready:
-            self.before_ready()
+        if isinstance(event, Ready):
+            self.ready = event
+            if self.before_ready:
+                self.before_ready()
         super().send(event)
         if isinstance(event, Ready) and self.after_ready:
             threading.Thread(target=self.after_ready, name="faults", daemon=True).start()
@@ -140,7 +143,6 @@ class FaultPlayer:
         self._reading.set()
         self._ready_over = threading.Event()
         self._ready_over.set()
-        self.ready: Ready | None = None
 
     def before_command(self) -> None:
         """Hook of the protocol loop: blocks once the worker is to read no more."""
@@ -238,7 +240,7 @@ class FaultPlayer:
                 return encode_event(fatal)
             case "draft_slower":
                 return encode_event(Error(request_id=None, code="draft_slower", message="scripted loss"))
-            case "ready_twice" if self.ready:
-                return encode_event(self.ready)
+            case "ready_twice" if self._writer.ready:
+                return encode_event(self._writer.ready)
             case _:
                 return b""

@@ -51,7 +51,8 @@ class Profiles:
 
     @contextlib.contextmanager
     def borrow(self, options: dict[str, Any]) -> Iterator[BrowserContext]:
-        """A profile with these options that nobody else uses until the end of the context."""
+        """A profile with these options that nobody else uses until the end of the context. One that cannot be put in
+        order is not used again."""
         resting = self._resting.setdefault(json.dumps(options, sort_keys=True), [])
         profile = resting.pop() if resting else self._new(options)
         yield profile

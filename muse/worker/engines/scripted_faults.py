@@ -117,16 +117,12 @@ class FaultWriter(EventWriter):
         self.descriptor = fd
         self.after_done: dict[str, list[Fault]] = {}  # by request id
         self.ready: Ready | None = None  # as it was sent
-        self.before_ready: Callable[[], None] | None = None
         self.after_ready: Callable[[], None] | None = None
 
     def send(self, event: WorkerEvent) -> None:
-        if isinstance(event, Ready):
-            self.ready = event
-            if self.before_ready:
-                self.before_ready()
         super().send(event)
         if isinstance(event, Ready) and self.after_ready:
+            self.ready = event
             threading.Thread(target=self.after_ready, name="faults", daemon=True).start()
         if isinstance(event, Done):
             for fault in self.after_done.pop(event.request_id, []):
@@ -150,7 +146,9 @@ class FaultPlayer:
         self._reading.wait()
 
     def watch_ready(self, faults: Sequence[Fault]) -> None:
-        """Commit the faults at `ready` and `idle` in their time."""
+        """Commit the faults at `ready` and `idle` in their time; called before the ready event is sent.
+
+        Who was told that we are ready may ask at once: no command is looked at until those at `ready` are over."""
 
         def later() -> None:
             began = time.monotonic()
@@ -164,8 +162,7 @@ class FaultPlayer:
                         waiting.remove(fault)
                 time.sleep(_LOOK_AGAIN_S)
 
-        # Who was told that we are ready may ask at once: a fault at `ready` comes before every such command.
-        self._writer.before_ready = self._ready_over.clear
+        self._ready_over.clear()
         self._writer.after_ready = later
 
     def watch_request(self, faults: Sequence[Fault], request_id: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import attrs
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Dialog, Error, Page, expect
+from playwright.sync_api import Browser, Dialog, Error, Page, expect
 
 from muse.bench.browser import chromium_path, running_chromium
 from tests.browser.scripts import CHAT_SCRIPT, HANG_GUARD_MS
@@ -39,47 +39,6 @@ def chromium() -> Iterator[Browser]:
         pytest.skip(words)
     with running_chromium(path) as browser:
         yield browser
-
-
-class Profiles:
-    """Browser profiles, which tests use one after the other: what the browser has read and compiled of the page stays,
-    which is a quarter of the processor time of opening it, and whatever a page could find of an earlier test goes."""
-
-    def __init__(self, browser: Browser) -> None:
-        self._browser = browser
-        self._resting: dict[str, list[BrowserContext]] = {}
-
-    @contextlib.contextmanager
-    def borrow(self, options: dict[str, Any]) -> Iterator[BrowserContext]:
-        """A profile with these options that nobody else uses until the end of the context. One that cannot be put in
-        order is not used again."""
-        resting = self._resting.setdefault(json.dumps(options, sort_keys=True), [])
-        profile = resting.pop() if resting else self._new(options)
-        yield profile
-        for page in profile.pages:
-            page.close()
-        profile.set_offline(False)
-        profile.clear_permissions()
-        resting.append(profile)
-
-    def _new(self, options: dict[str, Any]) -> BrowserContext:
-        profile = self._browser.new_context(**options)
-        profile.set_default_timeout(HANG_GUARD_MS)
-        profile.add_init_script(WATCH_POLICY)
-        return profile
-
-    @staticmethod
-    def empty_page(profile: BrowserContext, url: str) -> Page:
-        """A new page, before which nothing was ever stored by the server at `url`."""
-        page = profile.new_page()
-        profile.new_cdp_session(page).send("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "all"})
-        return page
-
-
-@pytest.fixture(scope="session")
-def profiles(chromium: Browser) -> Profiles:
-    """The profiles of the tests of this process."""
-    return Profiles(chromium)
 
 
 @attrs.define(slots=False)  # Playwright marks the objects whose methods it calls
@@ -124,37 +83,39 @@ def watch() -> PageWatch:
 
 @pytest.fixture
 def open_page(
-    profiles: Profiles, watch: PageWatch, scripted_server: Callable[..., ServerProcess]
+    chromium: Browser, watch: PageWatch, scripted_server: Callable[..., ServerProcess]
 ) -> Iterator[Callable[..., Page]]:
     """Opens the page of a server in a browser profile of its own: `open_page(url, **context_options)`.
 
     Asks for `scripted_server` so that pages close before their servers stop: a page would report the loss."""
     del scripted_server
     pages: list[Page] = []
+
+    def open_at(url: str, **options: Any) -> Page:
+        settings: dict[str, Any] = {"viewport": {"width": 1280, "height": 800}, **options}
+        context = chromium.new_context(**settings)
+        context.set_default_timeout(HANG_GUARD_MS)
+        context.add_init_script(WATCH_POLICY)
+        page = context.new_page()
+        watch.hosts.add(url)
+        watch.follow(page)
+        pages.append(page)
+        page.goto(url)
+        page.wait_for_selector(".composer")
+        return page
+
+    yield open_at
     reports: list[str] = []
-    with contextlib.ExitStack() as borrowed:
-
-        def open_at(url: str, **options: Any) -> Page:
-            profile = borrowed.enter_context(profiles.borrow({"viewport": {"width": 1280, "height": 800}, **options}))
-            page = profiles.empty_page(profile, url)
-            watch.hosts.add(url)
-            watch.follow(page)
-            pages.append(page)
-            page.goto(url)
-            page.wait_for_selector(".composer")
-            return page
-
-        yield open_at
-        for page in pages:
-            chat = None
-            with contextlib.suppress(Error):  # the page was closed by its test
-                reports += page.evaluate("window.policyReports")
-                chat = page.evaluate("new URL(`/v1/sessions/${sessionStorage.getItem('muse.session')}`, location).href")
-            page.close()
-            # An answer does not end with its page: what a test leaves running would hold up those after it.
-            with contextlib.suppress(httpx.HTTPError):
-                if chat is not None:
-                    httpx.delete(chat)
+    for page in pages:
+        chat = None
+        with contextlib.suppress(Error):  # the page was closed by its test
+            reports += page.evaluate("window.policyReports")
+            chat = page.evaluate("new URL(`/v1/sessions/${sessionStorage.getItem('muse.session')}`, location).href")
+        page.context.close()
+        # An answer does not end with its page: what a test leaves running would hold up those after it.
+        with contextlib.suppress(httpx.HTTPError):
+            if chat is not None:
+                httpx.delete(chat)
     assert reports == []
     assert watch.unexpected() == []
 

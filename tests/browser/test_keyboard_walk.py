@@ -25,8 +25,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def page(open_page: Callable[..., Page], thinking_server: ServerProcess) -> Page:
     """A page that may use the clipboard; the focus is where it is after the load."""
-    page = open_page(thinking_server.url)
-    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page = open_page(thinking_server.url, permissions=["clipboard-read", "clipboard-write"])
     # From now on dialogs for files are the driver's; told only when one is awaited, it is at times later than the key.
     page.on("filechooser", lambda _: None)
     page.wait_for_selector(".status.ready")

@@ -69,12 +69,8 @@ def test_nothing_of_the_page_is_fetched_twice_or_without_a_version(page: Page) -
     assert len(urls) == len(set(urls))
 
 
-def test_a_reload_fetches_nothing_of_the_page_again(
-    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]
-) -> None:
-    """All of it comes from the browser's cache, without a question to the server, which was new to the browser."""
-    page = open_page(scripted_server(SCRIPT).url)
-    page.wait_for_selector(".status.ready")
+def test_a_reload_fetches_nothing_of_the_page_again(page: Page) -> None:
+    """All of it comes from the browser's cache, without a question to the server."""
     first = page_files(page)
     assert all(first.values())
     page.reload()

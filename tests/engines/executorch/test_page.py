@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import chromium, open_page, profiles, watch
+from tests.browser.conftest import chromium, open_page, watch
 from tests.browser.test_pictures import page, test_a_picture_is_seen_shown_and_sent_with_every_turn
 from tests.browser.test_seen_prompt import test_a_real_models_thoughts_are_shown
 from tests.browser.test_thinking import test_a_real_model_thinks_and_answers
@@ -15,7 +15,6 @@ __all__ = [
     "chromium",
     "open_page",
     "page",
-    "profiles",
     "test_a_picture_is_seen_shown_and_sent_with_every_turn",
     "test_a_real_model_thinks_and_answers",
     "test_a_real_models_thoughts_are_shown",

@@ -82,6 +82,8 @@ async def test_cancel_in_every_phase(core: CoreFactory, tmp_path: Path, phase: P
         for other in others:
             assert await running.cancel(other)
         if running.board.value.worker.state == "loading":
+            while not (tmp_path / "load").exists():  # else the next worker would be the one that loads for ever
+                await trio.sleep(0.01)
             running.signal_worker(signal.SIGKILL)  # or it would load for ever
         await running.check_answers("hi", TEXT)
 

@@ -136,7 +136,7 @@ async def test_a_cancel_ends_a_stopped_worker(core: CoreFactory, phase: Phase) -
 @pytest.mark.model
 async def test_a_cancel_ends_a_stopped_real_worker(model_core: CoreFactory) -> None:
     """The engine alone is stopped, so that the worker hears the cancel but cannot obey."""
-    async with model_core(hang_limits=attrs.evolve(PATIENT, silent_decode_s=60)) as running:
+    async with model_core(hang_limits=attrs.evolve(PATIENT, silent_decode_s=60, load_s=30)) as running:
         reply = await reach(running, "decode", "Tell a long story.", max_tokens=1000)
         os.kill(running.worker_pids()[-1], signal.SIGSTOP)
         assert await running.cancel(reply)
@@ -151,13 +151,13 @@ async def test_a_worker_that_does_not_read_is_replaced(
     core: CoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its stdin is full in the middle of a request: the half written line is never followed by another."""
-    monkeypatch.setattr(link, "WRITE_DEADLINE_S", 1.0)
+    monkeypatch.setattr(link, "WRITE_DEADLINE_S", 4.0)
     fault = {"at": "ready", "do": "stop_reading", "counter": str(tmp_path / "reading"), "times": 1}
     async with core({"answers": SCRIPT["answers"], "faults": [fault], "context_length": 4_000_000}) as running:
         await running.wait_worker("ready")
         # One line is still read before the worker notices that it must not; then the pipe fills.
-        first = await running.start("one" * 300_000)
-        second = await running.start("two" * 300_000)
+        first = await running.start("one" * 60_000)
+        second = await running.start("two" * 60_000)
         for reply in (first, second):
             outcome = await finished(reply)
             assert reply.text("answer") == TEXT

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from tests.faults.chaos.client import CHAT, Refused
-from tests.faults.chaos.known import MOST_TOKENS, ByHeart, Free, Nano, Want
+from tests.faults.chaos.known import MOST_TOKENS, ByHeart, Free, Nano, Question, Want
 from tests.faults.chaos.reading import Said, StreamReader, Wrong
 from tests.faults.chaos.talk import Talk
 
@@ -25,7 +25,7 @@ async def cancel_and_continue(talk: Talk) -> None:
     talk.pending = "cancelled by id"
     said = await _cancelled(talk, body, question.want)
     if said is not None:
-        await _go_on(talk, said, question.want)
+        await _go_on(talk, said, question)
 
 
 async def leave_and_continue(talk: Talk) -> None:
@@ -51,7 +51,7 @@ async def leave_and_continue(talk: Talk) -> None:
     if said.is_cancelled:
         question.want.check_start(said)
         talk.right(said)
-        await _go_on(talk, said, question.want)
+        await _go_on(talk, said, question)
     else:
         question.want.check(said)
         talk.right(said)
@@ -136,11 +136,14 @@ async def _cancelled(talk: Talk, body: dict[str, object], want: Want) -> Said | 
     return None
 
 
-async def _go_on(talk: Talk, said: Said, want: Want) -> None:
+async def _go_on(talk: Talk, said: Said, question: Question) -> None:
     """Continue a cut answer to its end, over some more cancels; all of it must be as wanted."""
+    want = question.want
+    same = {name: value for name, value in question.fields.items() if name in ("temperature", "max_tokens")}
     while True:
         talk.pending = "continued"
-        body = {"muse": {"continue": said.reply_id}, "stream": True, "chat_template_kwargs": {"return_reasoning": True}}
+        options = {"chat_template_kwargs": {"return_reasoning": True}, "stream": True}
+        body = {"muse": {"continue": said.reply_id}, **options, **same}
         try:
             if talk.chance.random() < 0.3:
                 more = await _cancelled(talk, body, Rest(said, want))

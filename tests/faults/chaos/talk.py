@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from tests.faults.chaos.client import CHAT, Client, Refused
+from tests.faults.chaos.client import Client, Refused
 from tests.faults.chaos.known import AnyModel, Nano, Want
 from tests.faults.chaos.log import Log
 from tests.faults.chaos.reading import Said, Wrong
@@ -72,13 +72,3 @@ class Talk:
             if fault.code != "model_unavailable":
                 raise
             return False
-
-    async def go_on(self, reply_id: str) -> Said:
-        """`muse.continue`, as a stream. Raises Refused."""
-        options = {"return_reasoning": True}
-        body = {"muse": {"continue": reply_id}, "chat_template_kwargs": options}
-        self.chance.random()
-        return await self.client.streamed(body)
-
-
-__all__ = ["CHAT", "Talk"]

@@ -85,11 +85,12 @@ def test_slow_steps_earn_a_cancel_more_time() -> None:
     """A worker that needs 2 s for one step cannot stop within 2 s: it gets three steps."""
     dog = loaded()
     dog.started("r", 0.0)
-    dog.progressed("r", 2.0, token=False)
-    dog.cancelled("r", 2.0)
-    dog.line(8.0)
-    assert dog.verdict(8.0) is None
-    assert isinstance(dog.verdict(8.1), Terminate)
+    dog.progressed("r", 1.0, token=False)
+    dog.progressed("r", 3.0, token=False)
+    dog.cancelled("r", 3.0)
+    dog.line(9.0)
+    assert dog.verdict(9.0) is None
+    assert isinstance(dog.verdict(9.1), Terminate)
 
 
 def test_looking_at_a_picture_earns_a_cancel_more_time() -> None:

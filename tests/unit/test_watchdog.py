@@ -93,6 +93,35 @@ def test_slow_steps_earn_a_cancel_more_time() -> None:
     assert isinstance(dog.verdict(9.1), Terminate)
 
 
+def test_a_wait_for_the_engine_is_no_step() -> None:
+    """A request that waited 55 s until it was accepted earns no cancel more time, neither its own nor later ones."""
+    dog = loaded()
+    dog.started("first", 0.0)
+    dog.progressed("first", 55.0, token=False)
+    dog.progressed("first", 55.5, token=True)
+    dog.ended("first")
+    dog.started("next", 56.0)
+    dog.progressed("next", 56.1, token=True)
+    dog.cancelled("next", 56.2)
+    dog.line(58.3)
+    assert isinstance(dog.verdict(58.3), Terminate)
+
+
+def test_a_wait_for_another_requests_image_is_no_step() -> None:
+    """While it is encoded, and in the step that ends with it."""
+    dog = loaded()
+    dog.started("other", 0.0)
+    dog.progressed("other", 0.1, token=True)
+    dog.started("sees", 0.2)
+    dog.progressed("sees", 0.3, token=False, picture=True)
+    dog.progressed("sees", 40.0, token=False)
+    dog.progressed("other", 40.1, token=True)
+    dog.ended("sees")
+    dog.cancelled("other", 40.2)
+    dog.line(42.3)
+    assert isinstance(dog.verdict(42.3), Terminate)
+
+
 def test_looking_at_a_picture_earns_a_cancel_more_time() -> None:
     """Also that of another request, which has to wait for it."""
     dog = loaded()

@@ -72,7 +72,7 @@ class WorkerLink:
         self._life_fd = life_fd
         self._fault: str | None = None
         self._killed = False
-        self._over = False
+        self._over = False  # once it is, the number of the group may be another's
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stdout_ended = trio.Event()
         self._stderr_ended = trio.Event()
@@ -123,14 +123,15 @@ class WorkerLink:
     def terminate(self, fault: str) -> None:
         """SIGTERM to the group; the guard ignores it, the worker may still say goodbye."""
         self._fault = self._fault or fault
-        signal_group(self._process.pid, signal.SIGTERM)
+        if not self._over:
+            signal_group(self._process.pid, signal.SIGTERM)
 
     def kill(self, fault: str | None = None) -> None:
         """SIGKILL the whole group. `fault` says why, unless an earlier fault is known."""
         if fault is not None and self._fault is None:
             self._fault = fault
         self._killed = True
-        if not self._over:  # later the number may be that of another group
+        if not self._over:
             signal_group(self._process.pid, signal.SIGKILL)
             _close(self._process.stdin)  # ends a write that waits under its shield, whoever else holds the pipe
 

@@ -193,6 +193,7 @@ def test_a_line_is_waited_for_in_time_of_the_workers_own() -> None:
 
     def absence() -> None:
         nonlocal jumped_s
+        time.sleep(0.1)  # the wait has begun
         jumped_s = 60.0
         time.sleep(1.5 * TICK_S)  # so that whoever waits looks at the time once more
         child.queue.put(b'{"token":"a"}')

@@ -162,12 +162,13 @@ def _everywhere(home: Path) -> Iterator[str]:
 
 
 def _usual_places(home: Path) -> Iterator[Path]:
+    own = _own_folder()
     for folder in (
         "/opt/homebrew/bin",
         "/usr/local/bin",
         "/usr/bin",
         "/opt/local/bin",
-        str(Path.home() / ".local/bin"),
+        str(own / ".local/bin"),
     ):
         for name in NAMES:
             path = Path(folder, name)
@@ -176,9 +177,9 @@ def _usual_places(home: Path) -> Iterator[Path]:
     for root, pattern in (
         (home / "python", "*/bin/python3.*"),
         (Path("/Library/Frameworks/Python.framework/Versions"), "3.*/bin/python3"),
-        (Path.home() / ".local/share/uv/python", "cpython-*/bin/python3.*"),
-        (Path.home() / "Library/Application Support/uv/python", "cpython-*/bin/python3.*"),
-        (Path.home() / ".pyenv/versions", "3.*/bin/python3"),
+        (own / ".local/share/uv/python", "cpython-*/bin/python3.*"),
+        (own / "Library/Application Support/uv/python", "cpython-*/bin/python3.*"),
+        (own / ".pyenv/versions", "3.*/bin/python3"),
         (Path("/opt/python"), "*/bin/python3"),
     ):
         try:
@@ -186,6 +187,14 @@ def _usual_places(home: Path) -> Iterator[Path]:
         except OSError:
             continue
         yield from (path for path in found if not path.name.endswith("-config"))
+
+
+def _own_folder() -> Path:
+    """The user's home folder; one that does not exist for a user without any (HOME unset, an unknown uid)."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path("/nonexistent")
 
 
 def _is_apple_stub(path: Path) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 
 from muse import __version__
 from muse.settings import DEFAULT_HOST, DEFAULT_PORT, ENGINES, POSITION_ORDERS, Settings
+from muse.standard_streams import secure_standard_streams
 
 MAX_PORT: Final = 65535
 
@@ -150,6 +151,7 @@ def _check_native(parser: argparse.ArgumentParser, options: argparse.Namespace) 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    secure_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["bench"]:
         from muse.bench.cli import main as bench  # noqa: PLC0415  # only who measures pays for it

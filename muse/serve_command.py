@@ -10,14 +10,16 @@ import sys
 import time
 import webbrowser
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import trio
 
-from muse.errors import EnvironmentFault
+from muse.errors import EnvironmentFault, Unavailable
 from muse.logs import escape, set_up_logging
 from muse.settings import Settings
+from muse.standard_streams import say
 
 if TYPE_CHECKING:
     from actors.front.binding import Binding
@@ -31,18 +33,18 @@ SERVER_RECORD: Final = "server.json"
 
 
 def _say(text: str) -> None:
-    """A line for the person at the terminal; a closed terminal is no reason to stop serving."""
-    try:
-        sys.stdout.write(text + "\n")
-        sys.stdout.flush()
-    except OSError:
-        pass
+    say(text, sys.stdout)
+
+
+def _complain(text: str) -> None:
+    say(f"muse: {text}", sys.stderr)
 
 
 def serve(settings: Settings, *, log_level: str = "INFO") -> int:
-    """Serve until SIGINT, SIGTERM or SIGHUP. Returns the exit status."""
+    """Serve until SIGINT, SIGTERM or SIGHUP, unless the caller has these ignored. Returns the exit status."""
     set_up_logging(log_level)
     # The one place where the core reaches up to the actors: it starts them.
+    from actors.clock import AttentiveClock  # noqa: PLC0415
     from actors.front.binding import bind, find_running_instance  # noqa: PLC0415
 
     try:
@@ -50,26 +52,24 @@ def serve(settings: Settings, *, log_level: str = "INFO") -> int:
     except EnvironmentFault as fault:
         running = find_running_instance(settings.home, settings.port) if settings.port else None
         if running is None:
-            sys.stderr.write(f"muse: {escape(fault.detail)}\n")
+            _complain(escape(fault.detail))
             return EXIT_PORT
         _say(f"Muse is running already: {running.url} (process {running.pid}).")
         if settings.open_page:
-            webbrowser.open(running.url)
+            _open_browser(running.url)
             return EXIT_OK
-        sys.stderr.write(
-            f"muse: port {settings.port} is taken by that server. Use it, or choose another with --port.\n"
-        )
+        _complain(f"port {settings.port} is taken by that server. Use it, or choose another with --port.")
         return EXIT_PORT
     status = EXIT_OK
     try:
-        trio.run(_serve, settings, binding)
+        trio.run(_serve, settings, binding, clock=AttentiveClock())
     except BaseExceptionGroup as group:
         faults, others = group.split(EnvironmentFault)
         if faults is None or others is not None:
             raise
         status = EXIT_FAULT
         for fault in _leaves(faults):
-            sys.stderr.write(f"muse: {escape(str(fault))}\n")
+            _complain(escape(str(fault)))
     finally:
         binding.close()
     return status
@@ -86,7 +86,7 @@ async def _serve(settings: Settings, binding: Binding) -> None:
     from actors.system import System, run_system  # noqa: PLC0415
 
     record = _record_path(settings.home, binding.port)
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+    with _stop_signals() as signals:
         async with trio.open_nursery() as nursery:
 
             async def run(*, task_status: trio.TaskStatus[System]) -> None:
@@ -102,6 +102,17 @@ async def _serve(settings: Settings, binding: Binding) -> None:
     _remove_record(record, system.instance_id)
 
 
+def _stop_signals() -> AbstractContextManager[AsyncIterator[int]]:
+    """Those that stop the server. What the caller chose to ignore (nohup, a shell's background job) stays ignored."""
+    watched = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    return trio.open_signal_receiver(*watched) if watched else nullcontext(_nothing())
+
+
+async def _nothing() -> AsyncIterator[int]:
+    for number in ():
+        yield number
+
+
 async def _stop_on_signal(signals: AsyncIterator[int], stop: trio.Event, scope: trio.CancelScope) -> None:
     """The first signal stops in order, a second one at once."""
     async for number in signals:
@@ -114,9 +125,22 @@ async def _stop_on_signal(signals: AsyncIterator[int], stop: trio.Event, scope: 
 
 
 async def _open_page(url: str) -> None:
-    opened = await trio.to_thread.run_sync(webbrowser.open, url, abandon_on_cancel=True)
+    from actors.threads import run_in_thread  # noqa: PLC0415
+
+    try:
+        opened = await run_in_thread(_open_browser, url, abandon_on_cancel=True)
+    except Unavailable:
+        opened = False
     if not opened:
         _say(f"No browser could be opened. Open {url} yourself.")
+
+
+def _open_browser(url: str) -> bool:
+    try:
+        return webbrowser.open(url)
+    except Exception as fault:  # any: what a desktop's own programs do is none of our business
+        log.warning("browser-not-opened reason=%s", fault)
+        return False
 
 
 def _record_path(home: Path, port: int) -> Path:

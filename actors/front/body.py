@@ -15,6 +15,7 @@ from hypercorn.typing import ASGIReceiveEvent
 from actors.front.answers import protocol_fault
 from actors.front.limits import FrontLimits
 from actors.front.security import RequestHead
+from actors.threads import run_in_thread
 from muse.strict_json import JsonValue, decode_json
 
 Receive: TypeAlias = Callable[[], Awaitable[ASGIReceiveEvent]]
@@ -92,4 +93,4 @@ async def parse_data(data: bytes, parse: Callable[[JsonValue], Parsed]) -> Parse
     ClientFault `invalid_json`, and what `parse` raises."""
     if len(data) <= THREAD_BYTES:
         return parse(decode_json(data))
-    return await trio.to_thread.run_sync(lambda: parse(decode_json(data)))
+    return await run_in_thread(lambda: parse(decode_json(data)))

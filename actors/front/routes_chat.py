@@ -23,6 +23,7 @@ from actors.front.sse import sse_response
 from actors.reply import Failed, Reply
 from actors.sessions.messages import AnswerNow, FindReply, ShowPrompt, StartTurn
 from actors.state_board import ANSWERING
+from actors.threads import run_in_thread
 from muse.api.chat_request import ChatRequest, model_not_found, parse_chat_request, parse_session_id
 from muse.api.responses import completion_body
 from muse.errors import ClientFault, Unavailable
@@ -73,7 +74,7 @@ def chat_routes(context: FrontContext) -> Blueprint:
             return json.dumps({"id": reply_id, **prompt.to_dict()}).encode()
 
         # In a thread: a prompt may have megabytes.
-        return Response(await trio.to_thread.run_sync(written), mimetype="application/json")
+        return Response(await run_in_thread(written), mimetype="application/json")
 
     @routes.post("/api/replies/<reply_id>/answer-now")
     async def answer_now(reply_id: str) -> dict[str, object]:

@@ -35,7 +35,7 @@ log = logging.getLogger("muse.front")
 ACCEPT_PAUSE_S: Final = 0.1
 """After a failed accept. Trio's own listener loop waits as long."""
 OTHER_DESCRIPTORS: Final = 64
-"""Descriptors kept for everything but client connections: pipes, files, libraries."""
+"""Descriptors kept for everything but client connections: pipes, files, libraries. Of few, half."""
 
 
 async def serve(
@@ -92,7 +92,8 @@ class _Acceptor:
         self._nursery = nursery
         self._live = live
         self._limits = limits
-        self._max_connections = min(limits.connections, max(1, _descriptor_limit() - OTHER_DESCRIPTORS))
+        descriptors = _descriptor_limit()
+        self._max_connections = min(limits.connections, max(descriptors - OTHER_DESCRIPTORS, descriptors // 2))
         self._refusals = 0
         fault = Unavailable("too_many_connections", "Too many open connections; close some.", retry_after_s=1)
         self._refusal = _plain_answer(fault)

@@ -21,7 +21,6 @@ import trio
 from actors.kernel import ReplyPort
 from actors.state_board import ANSWERING, StateBoard
 from actors.supervisor.launch import WorkerCommand
-from actors.supervisor.link import Death
 from actors.supervisor.messages import (
     CancelGeneration,
     CountTokens,
@@ -32,12 +31,13 @@ from actors.supervisor.messages import (
     StartGeneration,
     SupervisorMessage,
 )
-from actors.supervisor.policy import GiveUp, RestartPolicy
+from actors.supervisor.policy import End, GiveUp, RestartPolicy
 from actors.supervisor.run_table import WorkerRun
 from actors.supervisor.states import Event, after
 from actors.supervisor.watchdog import HangLimits, Kill, SendPing, Terminate, Watchdog, limits_for
 from muse import protocol
 from muse.errors import MuseError, Unavailable, WorkerFault
+from muse.exhaustion import is_exhaustion, reason_of
 from muse.protocol_codec import ProtocolError, decode_event, encode_command
 
 log = logging.getLogger("muse.supervisor")
@@ -45,6 +45,8 @@ log = logging.getLogger("muse.supervisor")
 WATCH_EVERY_S = 0.5
 PING = "ping-"
 """Prefix of the ids of our own pings: their answers are lines like any other, and nothing more."""
+MAX_QUESTIONS = 64
+"""Counts and session commands under way. A worker that is busy for minutes answers none meanwhile."""
 STOP_GRACE_S = 0.5
 """After stdin is closed, how long a worker may take to leave before its group is killed."""
 
@@ -115,6 +117,10 @@ class WorkerSupervisor:
             case _:
                 assert_never(message)
 
+    def _new_id(self, prefix: str) -> str:
+        self._next_id += 1
+        return f"{prefix}{self._next_id}"
+
     def _answering(self) -> WorkerRun | None:
         return self._run if self._board.value.worker.state in ANSWERING else None
 
@@ -136,8 +142,7 @@ class WorkerSupervisor:
     def _cancel_generation(self, request_id: str) -> None:
         run = self._answering()
         if run is not None and request_id in run.sinks:
-            self._next_id += 1
-            cancel = protocol.Cancel(request_id=f"cancel-{self._next_id}", target_request_id=request_id)
+            cancel = protocol.Cancel(request_id=self._new_id("cancel-"), target_request_id=request_id)
             run.link.send(encode_command(cancel))
             run.watchdog.cancelled(request_id, self._clock())
 
@@ -146,8 +151,10 @@ class WorkerSupervisor:
         if run is None:
             port.fail(self._no_worker())
             return
-        self._next_id += 1
-        request_id = f"ask-{self._next_id}"
+        if len(run.questions) >= MAX_QUESTIONS:
+            port.fail(Unavailable("model_busy", "The model is too busy to be asked this now.", retry_after_s=5))
+            return
+        request_id = self._new_id("ask-")
         run.questions[request_id] = port
         run.link.send(encode_command(make(request_id)))
 
@@ -184,13 +191,13 @@ class WorkerSupervisor:
     async def _keep_worker(self) -> None:
         while True:
             self._restart_asked = trio.Event()
-            death, hopeless, had_token = await self._one_worker()
+            end = await self._one_worker()
             if self._stopping:
                 return
             if self._restart_asked.is_set():
                 continue  # a death that was asked for says nothing about the worker's health
-            decision = self._policy.on_death(self._clock(), had_token=had_token, reason=death.words, hopeless=hopeless)
-            log.warning("worker-died reason=%r had_token=%s decision=%r", death.words, had_token, decision)
+            decision = self._policy.decide(end, self._clock())
+            log.warning("worker-died end=%r decision=%r", end, decision)
             if isinstance(decision, GiveUp):
                 self._move("give_up", reason=decision.reason)
                 await self._restart_asked.wait()
@@ -198,18 +205,21 @@ class WorkerSupervisor:
             with trio.move_on_after(decision.after_s):
                 await self._restart_asked.wait()
 
-    async def _one_worker(self) -> tuple[Death, bool, bool]:
-        """Run one worker to its death: (death, nothing would change by trying again, it gave a token)."""
+    async def _one_worker(self) -> End:
+        """Run one worker to its death."""
         epoch = self._board.value.worker.epoch + 1
         self._move("launch", epoch=epoch)
         self._board.change(draft=self._command.draft.status())
         draft = self._command.draft.used
         try:
             link = await self._command.start()
-        except OSError as fault:
-            words = f"The model process could not be started: {fault.strerror or fault}."
-            self._move("die", reason=words)
-            return Death(returncode=-1, fault=words, stderr_tail=()), False, False
+        except (OSError, RuntimeError, MemoryError) as fault:
+            refused = is_exhaustion(fault)
+            if not refused and not isinstance(fault, OSError):
+                raise
+            end = End(reason=f"The model process could not be started: {reason_of(fault)}.", refused=refused)
+            self._move("die", reason=end.reason)
+            return end
         if self._restart_asked.is_set():
             if draft == self._command.draft.used:
                 self._restart_asked = trio.Event()  # this fresh worker is what was asked for
@@ -231,7 +241,7 @@ class WorkerSupervisor:
             self._run = None
             run.over.set()
             self._command.ended()
-        hopeless = run.fatal is not None and not run.had_ready and run.fatal.code != "engine_killed"
+        end = run.end(death)
         # The state changes before the sinks hear of it, so that whatever they do next (queue again,
         # ask for a count) meets a supervisor that knows it has no worker.
         if not run.retired:
@@ -239,25 +249,24 @@ class WorkerSupervisor:
         for line in death.stderr_tail[-20:]:
             # At an ordinary stop the engine's last words are no news.
             log.log(logging.DEBUG if self._stopping else logging.INFO, "worker-stderr %s", line)
-        run.lose_all(self._loss(death))
-        return death, hopeless, run.had_token
+        run.lose_all(self._loss(end.reason))
+        return end
 
-    def _loss(self, death: Death) -> MuseError:
+    def _loss(self, reason: str) -> MuseError:
         if self._stopping:
             return Unavailable("stopping", "The server is shutting down.")
         # No request is to blame for a death that was asked for.
         code = "worker_restarted" if self._restart_asked.is_set() else "worker_lost"
-        return WorkerFault(code, f"{death.words.rstrip('.')}. The answer could not be finished.", status=502)
+        return WorkerFault(code, f"{reason.rstrip('.')}. The answer could not be finished.", status=502)
 
     async def _watch(self, run: WorkerRun) -> None:
         while True:
             await trio.sleep(WATCH_EVERY_S)
-            match run.watchdog.verdict(self._clock()):
+            match run.watchdog.verdict(self._clock(), unread_since=run.link.unread_since):
                 case None:
                     pass
                 case SendPing():
-                    self._next_id += 1
-                    run.link.send(encode_command(protocol.Ping(request_id=f"{PING}{self._next_id}")))
+                    run.link.send(encode_command(protocol.Ping(request_id=self._new_id(PING))))
                 case Terminate(reason):
                     log.warning("worker-terminated reason=%r", reason)
                     run.link.terminate(reason)
@@ -286,24 +295,33 @@ class WorkerSupervisor:
                 if not event.request_id.startswith(PING):
                     run.answer(event)
                     self._leave_draft_out(run)
+                elif (error := run.held_back.pop(event.request_id, None)) is not None:
+                    self._on_request_event(run, error)
+            case protocol.Error(fatal=True):
+                # Never a request's own: all that it had are lost, and go on or start again.
+                log.error("worker-error code=%s fatal=True message=%r", event.code, event.message)
+                run.fatal = event
+                run.link.kill(event.message)  # it says that it leaves; this makes sure of it
             case protocol.Error(request_id=None, code="draft_slower") if self._command.draft.used is not None:
                 run.draft_loss = event.message
                 self._leave_draft_out(run)
             case protocol.Error(request_id=None, code="cancel_overdue"):
                 self._replace(run, event.message)
             case protocol.Error(request_id=None):
-                log.error("worker-error code=%s fatal=%s message=%r", event.code, event.fatal, event.message)
-                self._on_fatal(run, event)
+                log.error("worker-error code=%s message=%r", event.code, event.message)
+            case protocol.Error() if run.hold_back(event, self._new_id(PING)):
+                pass
             case protocol.Accepted() | protocol.Progress() | protocol.Tokens() | protocol.Done() | protocol.Error():
-                self._note_progress(run, event)
-                run.deliver(event)
-                if isinstance(event, (protocol.Done, protocol.Error)):
-                    self._show_busy(run)
-                if isinstance(event, protocol.Error):
-                    self._on_fatal(run, event)
-                self._leave_draft_out(run)
+                self._on_request_event(run, event)
             case _:
                 assert_never(event)
+
+    def _on_request_event(self, run: WorkerRun, event: RequestEvent) -> None:
+        run.note_progress(event, self._clock())
+        run.deliver(event)
+        if isinstance(event, (protocol.Done, protocol.Error)):
+            self._show_busy(run)
+        self._leave_draft_out(run)
 
     def _on_loading(self, run: WorkerRun, event: protocol.Loading) -> None:
         if run.had_ready:
@@ -321,7 +339,7 @@ class WorkerSupervisor:
             return
         run.had_ready = True
         run.watchdog.ready(self._hang_limits or limits_for(ready.engine))
-        self._policy.load_s = self._clock() - run.started
+        self._policy.loaded(self._clock() - run.started)
         self._board.change(model=ready)
         if not self._stopping:
             self._move("loaded", reason=None, stage=None, fraction=None)
@@ -329,21 +347,6 @@ class WorkerSupervisor:
         if wanted is not None and ready.context_length < wanted:
             log.warning("context-limited wanted=%d got=%d: the model takes no more", wanted, ready.context_length)
         log.info("worker-ready model=%s load_s=%.2f", ready.model_id, self._policy.load_s)
-
-    def _note_progress(self, run: WorkerRun, event: RequestEvent) -> None:
-        if event.request_id is None:
-            return
-        if isinstance(event, (protocol.Done, protocol.Error)):
-            run.watchdog.ended(event.request_id)
-        else:
-            token = isinstance(event, protocol.Tokens)
-            picture = isinstance(event, protocol.Progress) and event.phase == "vision"
-            run.watchdog.progressed(event.request_id, self._clock(), token=token, picture=picture)
-
-    def _on_fatal(self, run: WorkerRun, error: protocol.Error) -> None:
-        if error.fatal:
-            run.fatal = error
-            run.link.kill(error.message)  # it says that it leaves; this makes sure of it
 
     def _show_busy(self, run: WorkerRun) -> None:
         if self._board.value.worker.state in ANSWERING:

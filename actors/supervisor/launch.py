@@ -10,6 +10,7 @@ import trio
 from actors.supervisor.draft import DraftChoice
 from actors.supervisor.left_over import LeftOver
 from actors.supervisor.link import WorkerLink
+from actors.threads import run_in_thread, suppress_no_threads
 from muse.settings import PROJECT_ROOT, Settings
 
 
@@ -74,8 +75,8 @@ class WorkerCommand:
             cwd=str(PROJECT_ROOT),
         )
         # A thread, since macOS has to ask `ps`; shielded, since the link must reach whoever ends it.
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._left_over.note, link.pid)
+        with trio.CancelScope(shield=True), suppress_no_threads("worker-record-not-written"):
+            await run_in_thread(self._left_over.note, link.pid)
         return link
 
     def ended(self) -> None:
@@ -84,4 +85,5 @@ class WorkerCommand:
 
     async def end_left_over(self) -> None:
         """End what an earlier server left behind, before anything is started."""
-        await trio.to_thread.run_sync(self._left_over.end)
+        with suppress_no_threads("left-overs-not-looked-for"):
+            await run_in_thread(self._left_over.end)

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 import attrs
 
+from actors.process_group import signal_group
+
 log = logging.getLogger("muse.supervisor")
 
 RECORD_NAME: Final = "worker.json"
@@ -111,13 +113,9 @@ class LeftOver:
             record = _read(path)
             if record is not None and record.server.is_alive:
                 continue
-            if record is not None and record.worker.is_alive:
-                try:
-                    os.killpg(record.worker.pid, signal.SIGKILL)
-                    ended += 1
-                    log.warning("left-over-ended pid=%d", record.worker.pid)
-                except (ProcessLookupError, PermissionError) as fault:
-                    log.warning("left-over-not-ended pid=%d reason=%s", record.worker.pid, fault.strerror)
+            if record is not None and record.worker.is_alive and signal_group(record.worker.pid, signal.SIGKILL):
+                ended += 1
+                log.warning("left-over-ended pid=%d", record.worker.pid)
             _remove(path)
         return ended
 

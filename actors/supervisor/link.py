@@ -4,7 +4,8 @@ Owns the process group, the life pipe and three pipe tasks. Knows lines of bytes
 link ends in exactly one way: `run` returns a Death, with the group killed and every descriptor closed.
 
 Rules with a reason: one task owns stdin, and a line is written whole or the worker is killed (a
-cancelled write leaves half a line); exit and end of output are two facts with a deadline between them
+cancelled write leaves half a line; how long a write may wait is the watchdog's to say, see `unread_since`);
+exit and end of output are two facts with a deadline between them
 (a grandchild can hold the pipe); stderr is always read (an unread pipe stops the worker).
 """
 
@@ -16,20 +17,20 @@ import signal
 import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Final
 
 import attrs
 import trio
 
+from actors.process_group import signal_group
 from actors.supervisor.lines import LineSplitter, LineTooLong
 from muse.protocol import MAX_WORKER_LINE_BYTES
 from muse.worker import guard
 
 log = logging.getLogger("muse.supervisor")
 
-WRITE_DEADLINE_S: Final = 10.0
-"""A worker that does not read its stdin for this long is hung: its own loop reads it at all times."""
+WRITE_BYTES: Final = 16 * 1024
+"""A line is written in pieces, so that it shows whether the worker takes any of it."""
 DRAIN_S: Final = 1.0
 STDERR_LINES: Final = 200
 READ_BYTES: Final = 65536
@@ -63,11 +64,15 @@ class Death:
 class WorkerLink:
     """Start with `open`, then `run` until death. `send`, `kill` and `close_stdin` are synchronous."""
 
+    unread_since: float | None = None
+    """When the worker last took a byte of the line that is being written; None: there is none."""
+
     def __init__(self, process: trio.Process, life_fd: int) -> None:
         self._process = process
         self._life_fd = life_fd
         self._fault: str | None = None
         self._killed = False
+        self._over = False  # once it is, the number of the group may be another's
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stdout_ended = trio.Event()
         self._stderr_ended = trio.Event()
@@ -118,16 +123,17 @@ class WorkerLink:
     def terminate(self, fault: str) -> None:
         """SIGTERM to the group; the guard ignores it, the worker may still say goodbye."""
         self._fault = self._fault or fault
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGTERM)
+        if not self._over:
+            signal_group(self._process.pid, signal.SIGTERM)
 
     def kill(self, fault: str | None = None) -> None:
         """SIGKILL the whole group. `fault` says why, unless an earlier fault is known."""
         if fault is not None and self._fault is None:
             self._fault = fault
         self._killed = True
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        if not self._over:
+            signal_group(self._process.pid, signal.SIGKILL)
+            _close(self._process.stdin)  # ends a write that waits under its shield, whoever else holds the pipe
 
     async def run(self, on_line: Callable[[bytes], None]) -> Death:
         """Serve the pipes until the worker is dead; give each stdout line to `on_line` (must not
@@ -140,7 +146,7 @@ class WorkerLink:
                 try:
                     await self._process.wait()
                 except trio.Cancelled:
-                    self.kill()  # first of all: it also frees a writer that waits under its shield
+                    self.kill()  # first of all: it also frees a writer
                     raise
                 with trio.move_on_after(DRAIN_S):
                     await self._stdout_ended.wait()
@@ -148,6 +154,7 @@ class WorkerLink:
                 nursery.cancel_scope.cancel()
         finally:
             self.kill()
+            self._over = True
             with trio.CancelScope(shield=True):
                 await self._process.wait()
             self._close_pipes()
@@ -158,9 +165,7 @@ class WorkerLink:
     def _close_pipes(self) -> None:
         os.close(self._life_fd)
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            # The synchronous close: aclose() would add a checkpoint, which fails under cancellation.
-            assert isinstance(stream, trio.lowlevel.FdStream)
-            stream.close()
+            _close(stream)
 
     async def _read_stdout(self, on_line: Callable[[bytes], None]) -> None:
         stream = self._process.stdout
@@ -202,13 +207,19 @@ class WorkerLink:
         stream = self._process.stdin
         assert stream is not None
         async for line in self._lines_out:
-            # Shielded: a cancelled send_all would leave half a line in the pipe.
-            with trio.move_on_after(WRITE_DEADLINE_S, shield=True) as scope:
+            # Shielded: a cancelled send_all would leave half a line in the pipe. A kill ends it.
+            with trio.CancelScope(shield=True):
                 try:
-                    await stream.send_all(line)
+                    for start in range(0, len(line), WRITE_BYTES):
+                        self.unread_since = trio.current_time()
+                        await stream.send_all(memoryview(line)[start : start + WRITE_BYTES])
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return  # dead or dying: the exit is noticed elsewhere
-            if scope.cancelled_caught:
-                self.kill("The model process stopped reading its requests.")
-                return
+            self.unread_since = None
         await stream.aclose()
+
+
+def _close(stream: trio.abc.AsyncResource | None) -> None:
+    # The synchronous close: aclose() would add a checkpoint, which fails under cancellation.
+    assert isinstance(stream, trio.lowlevel.FdStream)
+    stream.close()

@@ -1,25 +1,37 @@
 """WorkerRun: what belongs to one life of a worker process: its requests, its questions, its record.
 
 A new process gets a new WorkerRun, so nothing of an old life can reach a request of the new one.
+
+One death may be told in several ways, in any order: an error of a request, an error of the whole, the exit. To a
+request it is always the same, a loss (`lose_all`). So an error that may be the first sign of a death is held back until
+the worker has answered a ping that was sent behind it.
 """
 
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 import attrs
 import trio
 
 from actors.kernel import ReplyPort
 from actors.supervisor.faults import fault_of
-from actors.supervisor.link import WorkerLink
+from actors.supervisor.link import Death, WorkerLink
 from actors.supervisor.messages import RequestEvent, Sink
+from actors.supervisor.policy import End
 from actors.supervisor.watchdog import Watchdog
 from muse import protocol
-from muse.errors import MuseError, WorkerFault
+from muse.errors import MuseError, Unavailable, WorkerFault
 from muse.protocol_codec import encode_command
+from muse.worker import exits, guard
 
 log = logging.getLogger("muse.supervisor")
+
+_MAY_BE_A_DEATH: Final = frozenset({"engine_error", "out_of_memory", "engine_killed"})
+_REFUSED: Final = (guard.START_REFUSED, exits.REFUSED)
+_OF_THE_MOMENT: Final = frozenset({"engine_killed", "capacity_exhausted"})
+"""Why a load failed that another try may well bring."""
 
 
 @attrs.define(slots=True, eq=False, kw_only=True)
@@ -35,6 +47,8 @@ class WorkerRun:
     had_ready: bool = False
     had_token: bool = False
     fatal: protocol.Error | None = None
+    held_back: dict[str, protocol.Error] = attrs.field(factory=dict[str, protocol.Error])
+    """Errors that may be the first sign of a death, by the id of the ping behind each."""
     draft_loss: str | None = None
     retired: bool = False
     over: trio.Event = attrs.field(factory=trio.Event)
@@ -43,6 +57,36 @@ class WorkerRun:
     def is_idle(self) -> bool:
         """Nobody waits for anything of it."""
         return not (self.sinks or self.questions)
+
+    def hold_back(self, error: protocol.Error, ping_id: str) -> bool:
+        """Whether this error waits for the answer to a ping with that id, which is sent then."""
+        if error.code not in _MAY_BE_A_DEATH:
+            return False
+        self.held_back[ping_id] = error
+        self.link.send(encode_command(protocol.Ping(request_id=ping_id)))
+        return True
+
+    def end(self, death: Death) -> End:
+        """How this life ended. To be asked before `lose_all`."""
+        load_fault = None if self.had_ready else self.fatal
+        return End(
+            reason=death.words,
+            had_token=self.had_token,
+            hopeless=load_fault is not None and load_fault.code not in _OF_THE_MOMENT,
+            in_request=self.had_ready and bool(self.sinks),
+            refused=death.returncode in _REFUSED
+            or (load_fault is not None and load_fault.code == "capacity_exhausted"),
+        )
+
+    def note_progress(self, event: RequestEvent, now: float) -> None:
+        """Let the watchdog know of an event."""
+        assert event.request_id is not None
+        if isinstance(event, (protocol.Done, protocol.Error)):
+            self.watchdog.ended(event.request_id)
+        else:
+            token = isinstance(event, protocol.Tokens)
+            picture = isinstance(event, protocol.Progress) and event.phase == "vision"
+            self.watchdog.progressed(event.request_id, now, token=token, picture=picture)
 
     def deliver(self, event: RequestEvent) -> None:
         """Give an event to its request. Events of unknown or finished requests are logged and dropped:
@@ -80,10 +124,10 @@ class WorkerRun:
             port.answer(result)
 
     def lose_all(self, fault: MuseError) -> None:
-        """The process is dead: tell everybody who waits for it."""
+        """The process is dead: tell everybody who waits for it. A question is no fault of anybody's: 503."""
         sinks, self.sinks = self.sinks, {}
         questions, self.questions = self.questions, {}
         for port in questions.values():
-            port.fail(fault)
+            port.fail(Unavailable("model_unavailable", fault.detail, retry_after_s=5))
         for sink in sinks.values():
             sink.on_lost(fault)

@@ -1,13 +1,16 @@
 """When is a worker hung? Judged by progress, never by a live pid. Pure: time comes in as a value.
 
-Two facts are watched. A *silent* worker sends no line at all: it is asked by a ping, which its protocol
+Three facts are watched. A *silent* worker sends no line at all: it is asked by a ping, which its protocol
 loop answers in every phase, and given up when that stays unanswered too. A *stuck* request makes no
-progress although the worker talks. Both limits depend on the phase, because a native call may hold
-the interpreter for its whole length; engines whose calls do so get limits of their own.
+progress although the worker talks. An *unread* line is one of which the worker takes no further byte. All limits
+depend on phase or engine, because a native call may hold the interpreter for its whole length.
 
 A cancel that is not obeyed climbs the kill ladder: SIGTERM, then SIGKILL (design section 2). A worker
-whose single steps are known to be slow is given as many of them; one that looks at a picture, which nothing can
-interrupt, is given longer, for a large model takes as long to load again.
+whose single steps are known to be slow is given as many of them; one that encodes an image, which nothing can
+interrupt, is given longer, for a large model takes as long to load again. A step is what lies between two events of one
+request once it was accepted; a wait for the engine, or for another request's image, is none.
+
+Time is that of `actors/clock.py`: what passes while the main process is stopped is nobody's fault, and no time here.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ class HangLimits:
 
     load: a load prints a line at least every few seconds; 120 s or three good loads without one is a
     hang. prefill and decode: far above any step seen (64 tokens of prefill take 0.2 s here, and about
-    1 s for a 30B model on a laptop).
+    1 s for a 30B model on a laptop). unread: a line waits in the pipe, and no byte of it is taken.
     """
 
     load_s: float = 120.0
@@ -36,6 +39,7 @@ class HangLimits:
     silent_decode_s: float = 30.0
     stuck_prefill_s: float = 120.0
     stuck_decode_s: float = 60.0
+    unread_s: float = 15.0
     cancel_s: float = 2.0
     cancel_vision_s: float = 20.0
     term_s: float = 1.0
@@ -46,10 +50,11 @@ GIL_HOLDING: Final = HangLimits(
     silent_prefill_s=180.0,
     silent_decode_s=90.0,
     stuck_prefill_s=240.0,
+    unread_s=180.0,
     cancel_s=20.0,
     cancel_vision_s=60.0,
 )
-"""For engines whose calls hold the interpreter: no ping is answered while one runs, and no cancel read.
+"""For engines whose calls hold the interpreter: while one runs no ping is answered, no cancel and no other line read.
 
 load: weights of 17 GB are made ready in one call, from a slow disk where memory is short. cancel: a chunk of 512 tokens
 takes a 30B model 4 s on a fast laptop and 15 s on a slow one by its arithmetic, a picture of the largest size longer;
@@ -91,6 +96,7 @@ Verdict = SendPing | Terminate | Kill | None
 class _Request:
     phase: Literal["prefill", "vision", "decode"]
     progress_at: float
+    accepted: bool = False
     cancelled_at: float | None = None
 
 
@@ -130,19 +136,24 @@ class Watchdog:
         self._requests[request_id] = _Request("prefill", now)
 
     def progressed(self, request_id: str, now: float, *, token: bool, picture: bool = False) -> None:
-        """A request got further: to a token, to a picture that is being looked at, or in its prompt."""
+        """A request got further: it was accepted, or got to a token, to an image, or on in its prompt."""
         request = self._requests.get(request_id)
         if request is not None:
-            step_s = now - request.progress_at
-            if request.phase == "vision":
-                self._slowest_picture_s = max(self._slowest_picture_s, step_s)
-            else:
-                self._slowest_step_s = max(self._slowest_step_s, step_s)
+            self._note_step(request, now - request.progress_at)
+            request.accepted = True
             request.progress_at = now
             if picture:
                 self._picture_at = now
             if token or request.phase != "decode":
                 request.phase = "decode" if token else "vision" if picture else "prefill"
+
+    def _note_step(self, request: _Request, step_s: float) -> None:
+        if not request.accepted:
+            return  # it may have waited for others until now
+        if request.phase == "vision":
+            self._slowest_picture_s = max(self._slowest_picture_s, step_s)
+        elif self._picture_at <= request.progress_at and "vision" not in {r.phase for r in self._requests.values()}:
+            self._slowest_step_s = max(self._slowest_step_s, step_s)
 
     def cancelled(self, request_id: str, now: float) -> None:
         """A cancel was sent."""
@@ -164,9 +175,16 @@ class Watchdog:
         phases = {request.phase for request in self._requests.values()}
         return "prefill" if phases & {"prefill", "vision"} else "decode" if phases else "idle"
 
-    def verdict(self, now: float) -> Verdict:
-        """Judge. Call it about once a second; each call may answer the same until something changes."""
-        return self._disobeyed(now) or self._stuck(now) or self._silent(now)
+    def verdict(self, now: float, *, unread_since: float | None = None) -> Verdict:
+        """Judge. Call it about once a second; each call may answer the same until something changes.
+
+        unread_since: when the worker last took a byte of the line that is being written to it; None: there is none."""
+        return self._disobeyed(now) or self._stuck(now) or self._unread(now, unread_since) or self._silent(now)
+
+    def _unread(self, now: float, since: float | None) -> Verdict:
+        if since is None or now - since <= self.limits.unread_s:
+            return None
+        return Kill(f"The model process stopped reading its requests ({now - since:.0f} s).")
 
     def _silent(self, now: float) -> Verdict:
         silent_s = now - self._line_at

@@ -18,6 +18,7 @@ from typing import Final, assert_never
 
 import trio
 
+from actors.threads import run_in_thread
 from actors.transcripts.drafts import Drafts
 from actors.transcripts.messages import (
     BuildPrompt,
@@ -131,7 +132,7 @@ class TranscriptStore:
 
     async def _prepare(self, model: Ready) -> None:
         try:
-            await trio.to_thread.run_sync(_template_of, model, limiter=self._threads)
+            await run_in_thread(_template_of, model, limiter=self._threads)
         except MuseError as fault:
             log.warning("template-refused code=%s", fault.code)  # said to each request that needs it
 
@@ -140,7 +141,7 @@ class TranscriptStore:
         now = self._histories.started(session_id) or datetime.now().astimezone()
         known = self._histories.known_answers(session_id, messages, model.model_id)
         try:
-            parts = await trio.to_thread.run_sync(_parts, message, now, known, limiter=self._threads)
+            parts = await run_in_thread(_parts, message, now, known, limiter=self._threads)
         except MuseError as fault:
             message.port.fail(fault)
         except Exception:

@@ -14,6 +14,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +25,7 @@ from muse.worker.stdio import read_lines
 _LOG_LINES: Final = 60
 _SIGN_OF_LIFE_S: Final = 1.0
 _LOG_WAIT_S: Final = 1.0
+_PS_TIMEOUT_S: Final = 5.0
 # Signals that a program does not end itself by. They prove nothing about the model.
 _FROM_OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _MORE_MEMORY: Final = "close other programs, or use a smaller --context or model"
@@ -100,7 +102,7 @@ class Child:
         return resident_bytes(self._process.pid)
 
     def cpu_seconds(self) -> str | None:
-        """Processor time that the process has used, in the words of `ps`; it grows while it computes."""
+        """Processor time that the process has used, in the system's words; it grows while it computes."""
         return cpu_seconds(self._process.pid)
 
     def close(self) -> None:
@@ -112,7 +114,8 @@ class Child:
         assert self._process.stderr
         for line in self._process.stderr:
             self.log.append(line.decode("utf-8", "replace").rstrip())
-            os.write(2, line)
+            with suppress(OSError):  # whoever listens or not: unread, the pipe would fill and stop the engine
+                os.write(2, line)
 
     # ------------------------------------------------------------ in words
 
@@ -148,8 +151,8 @@ def plain(line: str) -> str:
 
 def _report_progress(pid: int, size_bytes: int, report: ReportLoading, answered: threading.Event) -> None:
     """Say that the load goes on, at most once a second and only when it does: the engine's memory grows, or it
-    uses processor time. One that hangs is silent, so that somebody notices. The fraction is an estimate from the
-    memory in use."""
+    uses processor time. One that hangs is silent, so that somebody notices. Where the system tells neither, nobody can
+    know, and it counts as going on. The fraction is an estimate from the memory in use."""
     fraction, before = 0.0, None
     report(0.0, "loading the model")
     while not answered.wait(_SIGN_OF_LIFE_S):
@@ -157,7 +160,7 @@ def _report_progress(pid: int, size_bytes: int, report: ReportLoading, answered:
         if used is not None and size_bytes:
             fraction = max(fraction, min(0.99, used / size_bytes))
         activity = used, cpu_seconds(pid)
-        if activity != before:
+        if activity != before or activity == (None, None):
             report(round(fraction, 3) if used is not None else None, "loading the model")
         before = activity
 
@@ -172,6 +175,17 @@ def resident_bytes(pid: int) -> int | None:
 
 
 def cpu_seconds(pid: int) -> str | None:
-    """Processor time a process has used, in the words of `ps`; None if it is gone."""
-    found = subprocess.run(["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    """Processor time a process has used, in the words of /proc or of `ps`; None if it is gone or nobody can tell."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()
+        # In whole seconds, as ps says it: a hung program that only wakes now and then is not at work.
+        return str((int(fields[11]) + int(fields[12])) // os.sysconf("SC_CLK_TCK"))
+    except (OSError, IndexError, ValueError):
+        pass
+    try:
+        found = subprocess.run(
+            ["ps", "-o", "time=", "-p", str(pid)], capture_output=True, text=True, check=False, timeout=_PS_TIMEOUT_S
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
     return found.stdout.strip() or None

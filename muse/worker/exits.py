@@ -13,6 +13,8 @@ BUG: Final = 1
 USAGE: Final = 2
 LOAD_FAILED: Final = 3
 ENGINE_GONE: Final = 4
+REFUSED: Final = 5
+"""The system gave it no thread to begin with."""
 
 
 def end_like(returncode: int) -> NoReturn:

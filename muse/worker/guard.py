@@ -13,17 +13,22 @@ Contract:
   the first two, so that an end of file passes between main process and worker directly.
 - SIGTERM, SIGINT and SIGHUP sent to the group reach the worker; the guard ignores them and waits.
 - The guard ends as the worker ended: with the same exit code, or by the same signal.
-  127: the worker could not be started. 125: the guard was started wrongly.
+  127: the worker could not be started. 126: the system refuses a process now; another try may work. 125: the guard
+  was started wrongly.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import select
 import signal
 import sys
 
 START_FAILED = 127
+START_REFUSED = 126
+REFUSALS = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 USAGE_FAULT = 125
 
 
@@ -36,22 +41,23 @@ def command(worker: list[str], *, life_fd: int) -> list[str]:
 def main(arguments: list[str]) -> None:
     """Run a guard. Does not return."""
     life_fd, worker = _parse(arguments)
-    # The worker must not hold the life pipe, nor the pipe that wakes us.
-    os.set_inheritable(life_fd, False)
-    child_ended, wake = os.pipe()
-    os.set_blocking(wake, False)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    # Handlers, not SIG_IGN: exec resets a handler to the default, but would hand SIG_IGN to the worker.
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _woken)
     try:
+        # The worker must not hold the life pipe, nor the pipe that wakes us.
+        os.set_inheritable(life_fd, False)
+        child_ended, wake = os.pipe()
+        os.set_blocking(wake, False)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        # Handlers, not SIG_IGN: exec resets a handler to the default, but would hand SIG_IGN to the worker.
+        for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, _woken)
         if os.getpgid(0) != os.getpid():
             os.setpgid(0, 0)
+        null = os.open(os.devnull, os.O_RDWR)
         pid = os.posix_spawn(worker[0], worker, os.environ)
     except OSError as fault:
         _complain(f"cannot start {worker[0]}: {fault}")
-        os._exit(START_FAILED)
-    _let_go_of_pipes()
+        os._exit(START_REFUSED if fault.errno in REFUSALS else START_FAILED)
+    _let_go_of_pipes(null)
     status = _wait(pid, life_fd, child_ended)
     _kill_others()
     _end_like(status)
@@ -77,8 +83,7 @@ def _woken(_number: int, _frame: object) -> None:
     """The wake-up descriptor has done the work."""
 
 
-def _let_go_of_pipes() -> None:
-    null = os.open(os.devnull, os.O_RDWR)
+def _let_go_of_pipes(null: int) -> None:
     os.dup2(null, 0)
     os.dup2(null, 1)
     os.close(null)
@@ -104,8 +109,13 @@ def _kill_others() -> None:
     """Kill what the worker left behind in the group, without this process: it first moves to the group of
     a short-lived child."""
     group = os.getpgid(0)
-    hold_read, hold_write = os.pipe()
-    helper = os.fork()
+    try:
+        hold_read, hold_write = os.pipe()
+        helper = os.fork()
+    except OSError:
+        # No process or descriptor to be had: that nobody is left counts more than how the worker ended.
+        os.killpg(group, signal.SIGKILL)
+        return
     if helper == 0:
         os.close(hold_write)
         os.read(hold_read, 1)
@@ -141,7 +151,8 @@ def _no_core_file() -> None:
 
 
 def _complain(text: str) -> None:
-    os.write(2, f"muse guard: {text}\n".encode())
+    with contextlib.suppress(OSError):  # nobody listens any more, and what comes next matters more
+        os.write(2, f"muse guard: {text}\n".encode())
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from typing import Any, Final, NoReturn, assert_never
 
 import attrs
 
+from muse.exhaustion import is_exhaustion
 from muse.protocol import (
     Cancel,
     Close,
@@ -41,6 +42,9 @@ from muse.worker.stdio import EventWriter, LineTooLong, read_lines
 
 # Besides the generations: counts and session commands under way at once.
 _SMALL_COMMANDS: Final = 8
+_NO_THREAD: Final[tuple[ErrorCode, str]] = ("capacity_exhausted", "the system refuses this worker another thread")
+_MAY_BE_A_DEATH: Final = frozenset({"engine_error", "out_of_memory"})
+"""Errors that an engine may give because it is dying."""
 
 
 class ProtocolLoop:
@@ -65,18 +69,18 @@ class ProtocolLoop:
 
     def run(self) -> NoReturn:
         """Load and serve until stdin ends, a shutdown comes or the engine is lost."""
-        self._start("load", self._load)
         status = exits.ASKED
         try:
+            self._start("load", self._load)
             for line in read_lines(self._commands_fd, self._before_command):
                 if not self._dispatch(line):
                     break
         except LineTooLong as fault:
             self._refuse(None, "bad_request", str(fault), fatal=True)
             status = exits.BUG
-        except BaseException:
+        except BaseException as fault:
             traceback.print_exc()
-            status = exits.BUG
+            status = exits.REFUSED if is_exhaustion(fault) else exits.BUG
         self.leave(status)
 
     def leave(self, status: int) -> NoReturn:
@@ -124,20 +128,24 @@ class ProtocolLoop:
             refusal = self._refusal(request.request_id, len(self._running), self._max_inflight)
             if not refusal:
                 self._running[request.request_id] = token
+        if not refusal and not self._may_start("generate", self._generate, request, token):
+            with self._lock:
+                del self._running[request.request_id]
+            refusal = _NO_THREAD
         if refusal:
             self._refuse(request.request_id, *refusal)
-        else:
-            self._start("generate", self._generate, request, token)
 
     def _begin_small(self, request: Count | Open | Reset | Close | Show) -> None:
         with self._lock:
             refusal = self._refusal(request.request_id, len(self._small), _SMALL_COMMANDS)
             if not refusal:
                 self._small.add(request.request_id)
+        if not refusal and not self._may_start("small", self._answer_small, request):
+            with self._lock:
+                self._small.discard(request.request_id)
+            refusal = _NO_THREAD
         if refusal:
             self._refuse(request.request_id, *refusal)
-        else:
-            self._start("small", self._answer_small, request)
 
     def _refusal(self, request_id: str, under_way: int, limit: int) -> tuple[ErrorCode, str] | None:
         if not self._max_inflight:
@@ -150,6 +158,16 @@ class ProtocolLoop:
 
     def _refuse(self, request_id: str | None, code: ErrorCode, message: str, *, fatal: bool = False) -> None:
         self._writer.send(Error(request_id=request_id, code=code, message=message, fatal=fatal))
+
+    def _may_start(self, name: str, target: Callable[..., None], *arguments: object) -> bool:
+        """Start a thread, unless the system gives none."""
+        try:
+            self._start(name, target, *arguments)
+        except RuntimeError as fault:
+            if not is_exhaustion(fault):
+                raise
+            return False
+        return True
 
     def _start(self, name: str, target: Callable[..., None], *arguments: object) -> None:
         threading.Thread(target=self._barrier, args=(target, *arguments), name=name, daemon=True).start()
@@ -176,7 +194,7 @@ class ProtocolLoop:
             self.leave(exits.LOAD_FAILED)
         except BaseException as fault:
             traceback.print_exc()
-            self._refuse(None, "engine_error", f"loading failed: {type(fault).__name__}: {fault}", fatal=True)
+            self._refuse(None, _code_of(fault), f"loading failed: {type(fault).__name__}: {fault}", fatal=True)
             self.leave(exits.LOAD_FAILED)
         with self._lock:
             self._max_inflight = ready.max_inflight_requests
@@ -201,9 +219,18 @@ class ProtocolLoop:
         self._writer.send(last)
 
     def _answer(self, request_id: str, act: Callable[[], WorkerEvent]) -> WorkerEvent:
-        """The last event of a request: what `act` returns, or the fault it raises as an error event."""
+        """The last event of a request: what `act` returns, or the fault it raises as an error event.
+
+        The one place where a request meets the death of its engine. Whatever failed first (a socket, half an answer, an
+        error of the engine's), it is a fatal error of the worker, and the request is lost, not refused.
+        """
         try:
-            return act()
+            try:
+                return act()
+            except Exception as fault:
+                if not isinstance(fault, EngineFault) or fault.code in _MAY_BE_A_DEATH:
+                    self._engine.check_alive()
+                raise
         except EngineFault as fault:
             if fault.fatal:
                 self._refuse(request_id, fault.code, fault.message, fatal=True)
@@ -218,7 +245,13 @@ class ProtocolLoop:
             )
         except Exception as fault:
             traceback.print_exc()
-            return Error(request_id=request_id, code="engine_error", message=f"{type(fault).__name__}: {fault}"[:500])
+            return Error(request_id=request_id, code=_code_of(fault), message=f"{type(fault).__name__}: {fault}"[:500])
+
+
+def _code_of(fault: BaseException) -> ErrorCode:
+    if isinstance(fault, MemoryError):
+        return "out_of_memory"
+    return "capacity_exhausted" if is_exhaustion(fault) else "engine_error"
 
 
 def _request_id_of(line: bytes) -> str | None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
+from muse.exhaustion import is_exhaustion
+
 EVERY_S: Final = 10.0
 """Far less than a request may be without progress (actors/supervisor/watchdog.py)."""
 
@@ -20,7 +22,8 @@ def signs_of_life(
     activity: Callable[[], object], say: Callable[[], None], *, every_s: float = EVERY_S
 ) -> Generator[None]:
     """Within the block, call `say` every so often, from another thread, but only if `activity` has changed since it was
-    looked at last. The first look is after `every_s`, so that short work is not held up by it."""
+    looked at last, or is None: nobody can tell. The first look is after `every_s`, so that short work is not held up by
+    it. Where the system gives no thread, the work goes on without."""
     over = threading.Event()
 
     def watch() -> None:
@@ -29,14 +32,20 @@ def signs_of_life(
         before = activity()
         while not over.wait(every_s):
             now = activity()
-            if now != before:
+            if now != before or now is None:
                 say()
             before = now
 
     thread = threading.Thread(target=watch, name="signs of life", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as fault:
+        if not is_exhaustion(fault):
+            raise
+        over.set()
     try:
         yield
     finally:
-        over.set()
-        thread.join()
+        if not over.is_set():
+            over.set()
+            thread.join()

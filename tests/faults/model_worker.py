@@ -80,6 +80,7 @@ class ModelWorker:
         self.pid = pid
         self.ended = False
         self.hung = False
+        self.unread_since: float | None = None
         self.deaf = False
         """Hears cancels and does not obey."""
         self.ready = False

@@ -13,7 +13,6 @@ import attrs
 import pytest
 import trio
 
-from actors.supervisor import link
 from actors.supervisor.watchdog import HangLimits
 from tests.faults.catalog import TEXT, WORDS
 from tests.faults.core import FaultCore, finished, wait_length, wait_phase
@@ -147,13 +146,11 @@ async def test_a_cancel_ends_a_stopped_real_worker(model_core: CoreFactory) -> N
         await running.wait_idle()
 
 
-async def test_a_worker_that_does_not_read_is_replaced(
-    core: CoreFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_worker_that_does_not_read_is_replaced(core: CoreFactory, tmp_path: Path) -> None:
     """Its stdin is full in the middle of a request: the half written line is never followed by another."""
-    monkeypatch.setattr(link, "WRITE_DEADLINE_S", 4.0)
     fault = {"at": "ready", "do": "stop_reading", "counter": str(tmp_path / "reading"), "times": 1}
-    async with core({"answers": SCRIPT["answers"], "faults": [fault], "context_length": 4_000_000}) as running:
+    script = {"answers": SCRIPT["answers"], "faults": [fault], "context_length": 4_000_000}
+    async with core(script, hang_limits=HangLimits(unread_s=4.0)) as running:
         await running.wait_worker("ready")
         # One line is still read before the worker notices that it must not; then the pipe fills.
         first = await running.start("one" * 60_000)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pytest
 
+from muse.attention import TICK_S, Attention
 from muse.protocol import PatchLevel
+from muse.worker.child import Child
 from muse.worker.engines.base import CancelToken, EngineFault
 from muse.worker.engines.native import exchange
 from muse.worker.engines.native.exchange import Exchange, Link, Refused
@@ -31,6 +35,8 @@ class MadeUpLines:
         self._cancelled = False
         self._fence = ""
         self.written: list[bytes] = []
+        self.jumped_s = 0.0
+        self.now = Attention(lambda: time.monotonic() + self.jumped_s).now
 
     def expect_silence(self) -> None:
         pass
@@ -154,3 +160,46 @@ def test_the_answer_to_another_command_ends_the_engine(answer: Line) -> None:
     with pytest.raises(EngineFault) as caught:
         around.exchange.op("open", "s")
     assert caught.value.fatal
+
+
+def test_an_absence_of_the_worker_is_no_time_of_the_program() -> None:
+    """Stopped for a minute between a cancel and the end that it brought: the end is read, nothing is overdue."""
+
+    def lines() -> Iterator[Line]:
+        yield TokenLine("a")
+        around.lines.jumped_s += 60.0
+        yield TokenLine("b")
+        yield END
+
+    around = Around(lines(), "cancel_op", drain_s=5.0)
+    assert around.generate(lambda _text: None, cancelled=True) == END
+    assert around.told == []
+
+
+class Silent:
+    """A program whose output is a queue."""
+
+    def __init__(self) -> None:
+        self.queue: queue.Queue[bytes | None] = queue.Queue()
+        self.lines = iter(self.queue.get, None)
+
+
+def test_a_line_is_waited_for_in_time_of_the_workers_own() -> None:
+    """A minute's absence is none of it; without one the wait ends, and a line that is there is always taken."""
+    child = Silent()
+    lines = NativeLines(cast(Child, child))
+    jumped_s = 0.0
+    lines.now = Attention(lambda: time.monotonic() + jumped_s).now  # type: ignore[misc]
+
+    def absence() -> None:
+        nonlocal jumped_s
+        time.sleep(0.1)  # the wait has begun
+        jumped_s = 60.0
+        time.sleep(1.5 * TICK_S)  # so that whoever waits looks at the time once more
+        child.queue.put(b'{"token":"a"}')
+
+    threading.Thread(target=absence).start()
+    assert isinstance(lines.next(5.0), TokenLine)
+    assert lines.next(0.0) is None
+    assert lines.next(0.01) is None
+    child.queue.put(None)

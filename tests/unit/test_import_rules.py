@@ -10,6 +10,14 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
+OF_THE_WORKER = (
+    "muse.worker",
+    "muse.protocol",
+    "muse.errors",
+    "muse.settings",
+    "muse.exhaustion",
+    "muse.attention",
+)
 MAY_START_ACTORS = {"muse/serve_command.py"}
 
 
@@ -58,7 +66,7 @@ def test_the_worker_knows_neither_trio_nor_the_front(path: Path) -> None:
     for module, _ in imports(path):
         assert module.split(".")[0] not in {"trio", "quart", "quart_trio", "hypercorn", "actors"}, module
         if module.startswith("muse."):
-            assert module.startswith(("muse.worker", "muse.protocol", "muse.errors", "muse.settings")), module
+            assert module.startswith(OF_THE_WORKER), module
 
 
 @pytest.mark.parametrize("path", [*sources("bootstrap"), PROJECT / "muse/worker/guard.py"], ids=name_of)

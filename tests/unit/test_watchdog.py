@@ -85,11 +85,41 @@ def test_slow_steps_earn_a_cancel_more_time() -> None:
     """A worker that needs 2 s for one step cannot stop within 2 s: it gets three steps."""
     dog = loaded()
     dog.started("r", 0.0)
-    dog.progressed("r", 2.0, token=False)
-    dog.cancelled("r", 2.0)
-    dog.line(8.0)
-    assert dog.verdict(8.0) is None
-    assert isinstance(dog.verdict(8.1), Terminate)
+    dog.progressed("r", 1.0, token=False)
+    dog.progressed("r", 3.0, token=False)
+    dog.cancelled("r", 3.0)
+    dog.line(9.0)
+    assert dog.verdict(9.0) is None
+    assert isinstance(dog.verdict(9.1), Terminate)
+
+
+def test_a_wait_for_the_engine_is_no_step() -> None:
+    """A request that waited 55 s until it was accepted earns no cancel more time, neither its own nor later ones."""
+    dog = loaded()
+    dog.started("first", 0.0)
+    dog.progressed("first", 55.0, token=False)
+    dog.progressed("first", 55.5, token=True)
+    dog.ended("first")
+    dog.started("next", 56.0)
+    dog.progressed("next", 56.1, token=True)
+    dog.cancelled("next", 56.2)
+    dog.line(58.3)
+    assert isinstance(dog.verdict(58.3), Terminate)
+
+
+def test_a_wait_for_another_requests_image_is_no_step() -> None:
+    """While it is encoded, and in the step that ends with it."""
+    dog = loaded()
+    dog.started("other", 0.0)
+    dog.progressed("other", 0.1, token=True)
+    dog.started("sees", 0.2)
+    dog.progressed("sees", 0.3, token=False, picture=True)
+    dog.progressed("sees", 40.0, token=False)
+    dog.progressed("other", 40.1, token=True)
+    dog.ended("sees")
+    dog.cancelled("other", 40.2)
+    dog.line(42.3)
+    assert isinstance(dog.verdict(42.3), Terminate)
 
 
 def test_looking_at_a_picture_earns_a_cancel_more_time() -> None:

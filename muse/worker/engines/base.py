@@ -124,6 +124,10 @@ class Engine(Protocol):
         """Apply a session command; Show gives the ids believed to be resident. Raises EngineFault."""
         ...
 
+    def check_alive(self) -> None:
+        """Raise a fatal EngineFault, the best told, if the engine answers no more. Asked after a fault."""
+        ...
+
     def close(self) -> None:
         """End child processes and remove files, quickly; the process exits right after. Any thread."""
         ...

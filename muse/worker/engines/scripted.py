@@ -109,6 +109,9 @@ class ScriptedEngine:
                     resident_ids = tuple(self._resident.get(command.session_id) or [])
         return Result(request_id=command.request_id, resident_ids=resident_ids)
 
+    def check_alive(self) -> None:
+        """It lives in this process."""
+
     def close(self) -> None:
         pass
 

@@ -66,6 +66,9 @@ class ExecuTorchEngine:
                 resident_ids = self._residency.resident(command.session_id)
         return Result(request_id=command.request_id, resident_ids=resident_ids)
 
+    def check_alive(self) -> None:
+        """It lives in this process."""
+
     def close(self) -> None:
         pass
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
+from muse.exhaustion import is_exhaustion
 from muse.protocol import Done, Generate
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.llamacpp.client import Refused
@@ -46,7 +47,11 @@ class DraftWatch:
         is_fit = done.finish_reason != "cancelled" and request.json_schema is None and tokens >= LEAST_TOKENS
         if is_fit and not self._is_over:
             arguments = (request, tokens, done.decode_ms, alone_at)
-            threading.Thread(target=self._consider, args=arguments, name=THREAD, daemon=True).start()
+            try:
+                threading.Thread(target=self._consider, args=arguments, name=THREAD, daemon=True).start()
+            except RuntimeError as fault:
+                if not is_exhaustion(fault):
+                    raise  # else another answer will be considered
         return done
 
     def _consider(self, request: Generate, tokens: int, decode_ms: float, alone_at: int) -> None:

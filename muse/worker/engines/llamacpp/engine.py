@@ -41,7 +41,7 @@ from muse.worker.engines.llamacpp.prefill_step import PrefillStep
 from muse.worker.engines.llamacpp.prompt import EncodingCancelled
 from muse.worker.engines.llamacpp.request_body import PLAIN_TOKENS, completion_body, plain_step_body, step_body
 from muse.worker.engines.llamacpp.schema_texts import check_texts
-from muse.worker.engines.llamacpp.server import InnerServer, wait_until
+from muse.worker.engines.llamacpp.server import InnerServer
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.stream import CompletionReader
 from muse.worker.json_form import check_answer, grammar_of
@@ -54,7 +54,6 @@ from muse.worker.signs_of_life import signs_of_life
 # in every process behind us. The end of an answer is not delayed.
 _GATHER_S: Final = 0.03
 _IDLE_POLL_S: Final = 0.003
-_IDLE_TIMEOUT_S: Final = 60.0
 _LOST_WAIT_S: Final = 2.0
 
 
@@ -193,10 +192,8 @@ class LlamaCppEngine:
             raise _request_fault(fault, self._need_loaded().context) from fault
         except EngineGone:
             if not cancel.is_set:
-                self._await_end()
                 raise
         if not (reader.is_over or reader.has_less or cancel.is_set):
-            self._await_end()
             raise EngineGone("the engine broke off in the middle of an answer")
 
     def _signs_of_life(self, reader: CompletionReader) -> AbstractContextManager[None]:
@@ -204,14 +201,11 @@ class LlamaCppEngine:
         return signs_of_life(self._server.cpu_seconds, reader.show_picture)
 
     def _wait_idle(self, slot: int) -> None:
-        """Wait until the native server has stopped working on a cancelled request."""
+        """Wait until the native server has stopped working on a cancelled request. How long that may take, whoever
+        watches this worker decides (actors/supervisor/watchdog.py)."""
         client = self._need_loaded().client
-
-        def is_idle() -> bool:
-            return not client.call("GET", "/slots", timeout_s=_IDLE_TIMEOUT_S)[slot]["is_processing"]
-
-        if not wait_until(is_idle, every_s=_IDLE_POLL_S, timeout_s=_IDLE_TIMEOUT_S):
-            raise EngineFault("engine_error", "the engine does not let go of a cancelled request", fatal=True)
+        while client.call("GET", "/slots")[slot]["is_processing"]:
+            time.sleep(_IDLE_POLL_S)
 
     def count(self, request: Count) -> Result:
         _, prompt, _ = self._encode(request.prompt_segments)
@@ -231,6 +225,20 @@ class LlamaCppEngine:
             case Show():
                 resident_ids = self._slots.resident(command.session_id).ids
         return Result(request_id=command.request_id, resident_ids=None if resident_ids is None else tuple(resident_ids))
+
+    def check_alive(self) -> None:
+        """A broken connection is mostly the death of the native process: its watcher, who knows how it ended, speaks
+        first and ends this process."""
+        if self._loaded is None:
+            return
+        try:
+            self._loaded.client.call("GET", "/health")
+        except Refused:
+            pass  # it answers
+        except EngineGone:
+            if self._server and self._server.wait_lost(_LOST_WAIT_S):
+                threading.Event().wait(_LOST_WAIT_S)
+            raise
 
     def close(self) -> None:
         if self._server:
@@ -252,11 +260,6 @@ class LlamaCppEngine:
         self._emit(Error(request_id=None, code=fault.code, message=fault.message, fatal=True))
         self.close()
         exits.end_like(returncode)
-
-    def _await_end(self) -> None:
-        """A broken connection is mostly the death of the native process: let its watcher speak first."""
-        if self._server and self._server.wait_lost(_LOST_WAIT_S):
-            threading.Event().wait(_LOST_WAIT_S)
 
     def _encode(
         self, segments: tuple[Segment, ...], cancel: CancelToken | None = None

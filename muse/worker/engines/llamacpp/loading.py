@@ -20,11 +20,11 @@ from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.server import InnerServer
 from muse.worker.engines.llamacpp.stream import ModelIds
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from muse.worker.signs_of_life import signs_of_life
 
 SCRATCH_SLOTS: Final = 1
 """Besides those of named sessions, so that a request without one does not need to take theirs."""
 _LOG_WARNINGS: Final = 2
-_FIRST_REQUEST_TIMEOUT_S: Final = 600.0
 
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
@@ -115,9 +115,11 @@ def load_model(
     report(0.99, "first answer")
     client = Client(server.socket_path)
     try:
-        props = client.call("GET", "/props", timeout_s=_FIRST_REQUEST_TIMEOUT_S)
-        end = _warm_up(client)
-        bos = _leading_bos(client)
+        # Reading the weights from a slow disk, the first answer may take minutes.
+        with signs_of_life(server.cpu_seconds, lambda: report(0.99, "first answer")):
+            props = client.call("GET", "/props")
+            end = _warm_up(client)
+            bos = _leading_bos(client)
     except Refused as fault:
         raise EngineFault("engine_error", f"llama.cpp refuses its first request: {fault}", fatal=True) from fault
     context = min(plan.context, int(props["default_generation_settings"]["n_ctx"]))
@@ -181,7 +183,6 @@ def _warm_up(client: Client) -> list[int]:
         "POST",
         "/completion",
         body | {"response_fields": ["generation_settings/logit_bias"]},
-        timeout_s=_FIRST_REQUEST_TIMEOUT_S,
     )
     return [bias["token"] for bias in answer["generation_settings/logit_bias"]]
 

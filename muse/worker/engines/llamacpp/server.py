@@ -7,8 +7,8 @@ import os
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,7 +58,7 @@ class InnerServer:
         return self._child.memory_bytes() if self._child else None
 
     def cpu_seconds(self) -> str | None:
-        """Processor time that the process has used, in the words of `ps`; it grows while it computes."""
+        """Processor time that the process has used, in the system's words; it grows while it computes."""
         return self._child.cpu_seconds() if self._child else None
 
     def close(self) -> None:
@@ -103,8 +103,9 @@ def _make_folder() -> Path:
 def _remove_leftovers(parent: Path) -> None:
     for folder in parent.glob(f"{_FOLDER_PREFIX}*"):
         pid = folder.name[len(_FOLDER_PREFIX) :].partition("-")[0]
-        if folder.stat().st_uid == os.getuid() and pid.isdigit() and not _is_alive(int(pid)):
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another worker may be tidying up as well
+            if folder.stat().st_uid == os.getuid() and pid.isdigit() and not _is_alive(int(pid)):
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _is_alive(pid: int) -> bool:
@@ -119,13 +120,3 @@ def _is_alive(pid: int) -> bool:
     except (OSError, IndexError):
         return True
     return state != "Z"  # dead, and only not yet collected by its parent
-
-
-def wait_until(condition: Callable[[], bool], *, every_s: float, timeout_s: float) -> bool:
-    """Ask again and again; returns the last answer."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(every_s)
-    return True

@@ -160,6 +160,9 @@ class NativeEngine:
 
     # ------------------------------------------------------------ ends
 
+    def check_alive(self) -> None:
+        """Its errors are told behind an answer of its own (exchange.py), and its death by `_lost`."""
+
     def close(self) -> None:
         self._program.close()
 

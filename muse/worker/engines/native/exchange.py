@@ -19,7 +19,6 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any, Final
@@ -119,12 +118,12 @@ class Exchange:
         told, cancelled_at = False, 0.0
         with cancel.hook(lines.mark_cancelled):
             while True:
-                left_s = cancelled_at + CANCEL_GRACE_S - time.monotonic() if cancelled_at else None
+                left_s = cancelled_at + CANCEL_GRACE_S - lines.now() if cancelled_at else None
                 match self._next_within(left_s, waits=told):
                     case TokenLine(text):
                         on_text(text)
                     case Cancelled():
-                        cancelled_at = time.monotonic()
+                        cancelled_at = lines.now()
                         told = self._tell_cancel(number)
                     case Terminal() as end:
                         break
@@ -193,7 +192,7 @@ class Exchange:
     def _drain(self, deadline: float, over: Over) -> None:
         """Read the rest of a cancelled request, then give the program back."""
         while True:
-            match self._next_within(deadline - time.monotonic(), waits=True):
+            match self._next_within(deadline - self._lines.now(), waits=True):
                 case None:
                     self._link.overdue(
                         "the native worker went on with an answer that was cancelled for as long as another load "

@@ -7,6 +7,7 @@ import queue
 import threading
 from typing import Final, NoReturn
 
+from muse.attention import TICK_S, Attention
 from muse.worker.child import Child
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.native.wire import Broken, Line, parse_line
@@ -20,10 +21,13 @@ class Cancelled:
 
 
 class NativeLines:
-    """Reads from the start, so that nothing that was said is missed. Faults are fatal: EngineFault."""
+    """Reads from the start, so that nothing that was said is missed. Faults are fatal: EngineFault.
+
+    now: the time by which the owner measures its deadlines, in which absences of this worker are none."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
+        self.now: Final = Attention().now
         self._items: queue.Queue[bytes | Cancelled | None] = queue.Queue()  # None: its output has ended
         threading.Thread(target=self._read, name="native lines", daemon=True).start()
 
@@ -47,10 +51,15 @@ class NativeLines:
 
     def next(self, timeout_s: float | None = None) -> Line | Cancelled | None:
         """The next line; None when it does not come in time."""
-        try:
-            item = self._items.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
+        deadline = None if timeout_s is None else self.now() + timeout_s
+        while True:
+            left_s = None if deadline is None else max(deadline - self.now(), 0.0)
+            try:
+                item = self._items.get(timeout=None if left_s is None else min(left_s, TICK_S))
+                break
+            except queue.Empty:
+                if left_s == 0.0:
+                    return None
         if item is None:
             self.gone()
         if isinstance(item, Cancelled):

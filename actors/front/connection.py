@@ -146,7 +146,9 @@ class Connection:
                 return
             if self._stopping:
                 return
-            if came_late(self._reading):
+            if self._reading.deadline > trio.current_time():
+                pass  # what had arrived was fed in the same moment, and the next state has a deadline of its own
+            elif came_late(self._reading):
                 self._enter(self._state, self._patience_s)
             elif not self._had_grace and (self._unfed_bytes or self._has_input()):
                 self._had_grace = True

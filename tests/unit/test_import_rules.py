@@ -58,7 +58,9 @@ def test_the_worker_knows_neither_trio_nor_the_front(path: Path) -> None:
     for module, _ in imports(path):
         assert module.split(".")[0] not in {"trio", "quart", "quart_trio", "hypercorn", "actors"}, module
         if module.startswith("muse."):
-            assert module.startswith(("muse.worker", "muse.protocol", "muse.errors", "muse.settings")), module
+            assert module.startswith(("muse.worker", "muse.protocol", "muse.errors", "muse.settings", "muse.sizes")), (
+                module
+            )
 
 
 @pytest.mark.parametrize("path", [*sources("bootstrap"), PROJECT / "muse/worker/guard.py"], ids=name_of)

@@ -1,4 +1,4 @@
-"""Invariant: all bodies that are held at once stay within one bound; small ones pass; every end gives its share back."""
+"""Invariant: all bodies that are held at once stay within a bound; small ones pass; every end gives its share back."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def answer_of(front: Front, size: int, path: str = "/size") -> bytes:
         await client.send(client.head("POST", path, JSON, f"Content-Length: {size}"))
         with suppress(trio.BrokenResourceError):  # refused meanwhile
             await client.send(b" " * size)
-        return await client.read_until(b"}")
+        return await client.read_until(b"\r\n\r\n")
 
 
 async def wait_status(front: Front, size: int, status: bytes) -> None:

@@ -21,6 +21,7 @@ from actors.front.binding import Binding
 from actors.front.context import FrontContext
 from actors.front.gate import Gate
 from actors.front.limits import FrontLimits
+from actors.front.memory import MemoryKeeper
 from actors.front.security import SecurityPolicy
 from actors.front.serve import serve
 from actors.front.static import load_static
@@ -86,11 +87,13 @@ async def run_system(
         instance_id=system.instance_id,
         started_at=time.time(),
     )
+    memory = MemoryKeeper()
     gate = Gate(
         make_app(context),
         policy=SecurityPolicy.for_binding(binding),
         static=load_static(PROJECT_ROOT / "web_dist"),
         limits=limits,
+        memory=memory,
     )
     await command.end_left_over()
     async with trio.open_nursery() as nursery:
@@ -108,6 +111,7 @@ async def run_system(
         await nursery.start(manager.run)
         async with trio.open_nursery() as front:
             front_stop = trio.Event()
+            front.start_soon(memory.run)
             await front.start(partial(serve, gate, sockets=binding.sockets, stop=front_stop, limits=limits))
             task_status.started(system)
             await system.stop.wait()
@@ -115,5 +119,6 @@ async def run_system(
             board.change(stopping=True)  # streams of state end themselves
             sessions.address.close()  # every reply gets its outcome, so streams of answers end themselves
             front_stop.set()
+            memory.stop()
         supervisor.address.close()
         transcripts.address.close()

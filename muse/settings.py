@@ -10,6 +10,8 @@ from typing import Final, Literal
 
 import attrs
 
+from muse.sizes import BODY_BYTES
+
 DEFAULT_HOST: Final = "localhost"
 DEFAULT_PORT: Final = 3939
 BUILT_IN_MODEL: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -33,7 +35,7 @@ class Limits:
 
     queue: int = 32
     """Turns that may wait for the model; one more is answered 429 with Retry-After."""
-    body_bytes: int = 64 * 1024 * 1024
+    body_bytes: int = BODY_BYTES
     load_wait_s: float = 30.0
     """How long a non-stream request waits for a model that is loading before it gets a 503."""
     first_byte_s: float = 2.0

@@ -6,10 +6,15 @@ nesting that raises RecursionError, which is no ValueError. All of it is a Clien
 
 The good path stays in C: the scanner of the standard library, with hooks that only look. A hook that sees
 something bad leaves a marker in the value; only then is the value walked, to name the path.
+
+The scanner keeps the interpreter lock. So what could make it do so for long (many values, many escapes) is counted and
+refused before, by passes that let the lock go every few ms; the bytes are decoded in pieces. With 64 MiB of anything
+the longest time that the other threads stood still was 60 ms (one text of 64 MiB).
 """
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -19,23 +24,19 @@ from typing import Final, NoReturn, TypeAlias, cast
 import attrs
 
 from muse.errors import ClientFault
+from muse.sizes import JSON_ESCAPES, JSON_VALUES, PIECE_CHARS
 
 JsonValue: TypeAlias = "str | int | float | bool | list[JsonValue] | dict[str, JsonValue] | None"
 
-MAX_VALUES: Final = 1_000_000
-"""Lists, objects and their members together, in a body over UNCOUNTED_BYTES. A list takes 2 bytes of JSON and 64 of
-memory, so 64 MiB of brackets would otherwise become 2 GB."""
-UNCOUNTED_BYTES: Final = 8 * 1024 * 1024
-"""Bodies up to this cannot become more than 256 MB, whatever is in them."""
 MAX_SHOWN: Final = 60
 """Characters of a path or key that a message repeats."""
-_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-# Never fails at an unterminated string and never backtracks, so it is linear on any input.
+_INSIDE_STRING: Final = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+', re.DOTALL)
+# Never backtracks, so it is linear on any input.
 _ESCAPED_SURROGATE: Final = re.compile(rb"\\u[dD]")
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def decode_json(data: bytes, *, max_depth: int = 64, max_int_digits: int = 64) -> JsonValue:
+def decode_json(data: bytes | bytearray, *, max_depth: int = 64, max_int_digits: int = 64) -> JsonValue:
     """Decode one JSON text in UTF-8, without a byte order mark.
 
     Args:
@@ -44,12 +45,14 @@ def decode_json(data: bytes, *, max_depth: int = 64, max_int_digits: int = 64) -
         max_int_digits: digits of an integer, sign not counted.
 
     Raises:
-        ClientFault: `invalid_json`. `param` is the path (`messages[2].content`) where one can be named;
-            otherwise the message says line and column.
+        ClientFault: `invalid_json`, also beyond JSON_VALUES and JSON_ESCAPES. `param` is the path
+            (`messages[2].content`) where one can be named; otherwise the message says line and column.
     """
-    text = _decode_text(data)
+    if data.count(b"\\") > JSON_ESCAPES:
+        _refuse(f"has more than {JSON_ESCAPES:,} escapes")
     if _too_many_values(data):
-        _refuse(f"has more than {MAX_VALUES} values")
+        _refuse(f"has more than {JSON_VALUES:,} values")
+    text = _decode_text(data)
     hooks = _Hooks(max_int_digits)
     decoder = json.JSONDecoder(
         object_pairs_hook=hooks.make_object,
@@ -68,7 +71,7 @@ def decode_json(data: bytes, *, max_depth: int = 64, max_int_digits: int = 64) -
     if _deeper_than(value, max_depth):
         _refuse(f"is nested deeper than {max_depth} levels")
     # UTF-8 cannot hold half a pair, so only an escape can have made one.
-    if "\\" in text and _ESCAPED_SURROGATE.search(data) and not _can_be_encoded(value):
+    if "\\" in text and _ESCAPED_SURROGATE.search(data) and not _has_only_text(value):
         _refuse_surrogate(value)
     return value
 
@@ -114,27 +117,65 @@ class _Hooks:
         return _Bad(f"is {name}, which is not JSON")
 
 
-def _decode_text(data: bytes) -> str:
-    if not data.strip():
+def _decode_text(data: bytes | bytearray) -> str:
+    if not data or data.isspace():
         _refuse("is empty")
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    view = memoryview(data)
     try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        _refuse(f"is not UTF-8 (byte {error.start})")
+        pieces = [decoder.decode(view[start : start + PIECE_CHARS]) for start in range(0, len(data), PIECE_CHARS)]
+        pieces.append(decoder.decode(b"", final=True))
+    except UnicodeDecodeError:
+        _refuse(f"is not UTF-8 (byte {_first_bad_byte(data)})")
+    text = "".join(pieces)
     if text.startswith("\ufeff"):
         _refuse("begins with a byte order mark")
     return text
 
 
-def _too_many_values(data: bytes) -> bool:
-    # Most long bodies hold few commas; only the others pay for leaving out their strings.
-    if len(data) <= UNCOUNTED_BYTES or _count_marks(data) <= MAX_VALUES:
-        return False
-    return _count_marks(_STRING.sub(b"", data)) > MAX_VALUES
+def _first_bad_byte(data: bytes | bytearray) -> int:
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return error.start
+    raise AssertionError("the text is UTF-8 after all")
 
 
-def _count_marks(data: bytes) -> int:
-    return data.count(b",") + data.count(b"[") + data.count(b"{")
+def _too_many_values(data: bytes | bytearray) -> bool:
+    # Most long bodies hold few commas; only the others pay for a look at what stands inside their strings.
+    return _count_marks(data, 0, len(data)) > JSON_VALUES and _marks_outside_strings(data, JSON_VALUES) > JSON_VALUES
+
+
+def _marks_outside_strings(data: bytes | bytearray, enough: int) -> int:
+    """Count them, but no further than `enough`. Strings that nothing separates count as well."""
+    marks = 0
+    position = 0
+    while marks <= enough:
+        quote = data.find(b'"', position)
+        marks += 1 + _count_marks(data, position, quote if quote >= 0 else len(data))
+        if quote < 0:
+            return marks - 1
+        position = _behind_string(data, quote + 1)
+    return marks
+
+
+def _behind_string(data: bytes | bytearray, position: int) -> int:
+    """Where the string that begins before `position` is over."""
+    while position < len(data):
+        # Piece by piece, and never so that a backslash is the last byte of one.
+        found = _INSIDE_STRING.match(data, position, position + PIECE_CHARS)
+        assert found is not None, "it matches nothing at least"
+        end = found.end()
+        if data[end : end + 1] == b'"':
+            return end + 1
+        if end == position:
+            return len(data)  # a backslash, and the end
+        position = end
+    return position
+
+
+def _count_marks(data: bytes | bytearray, start: int, end: int) -> int:
+    return data.count(b",", start, end) + data.count(b"[", start, end) + data.count(b"{", start, end)
 
 
 def _deeper_than(value: JsonValue, limit: int) -> bool:
@@ -151,11 +192,19 @@ def _deeper_than(value: JsonValue, limit: int) -> bool:
     return bool(level)
 
 
-def _can_be_encoded(value: JsonValue) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
+def _has_only_text(value: JsonValue) -> bool:
+    waiting: list[JsonValue] = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, str):
+            if not is_text(found):
+                return False
+        elif isinstance(found, list):
+            waiting += found
+        elif isinstance(found, dict):
+            if not all(map(is_text, found)):
+                return False
+            waiting += found.values()
     return True
 
 
@@ -172,11 +221,11 @@ def _refuse_marked(value: object) -> NoReturn:
 
 def _refuse_surrogate(value: object) -> NoReturn:
     for step, found in _walk(value):
-        if isinstance(found, str) and not _is_text(found):
+        if isinstance(found, str) and not is_text(found):
             _refuse("holds half of a surrogate pair, which is no character", _path(step))
         if isinstance(found, dict):
             for key in cast("dict[str, object]", found):
-                if not _is_text(key):
+                if not is_text(key):
                     _refuse(f"has the key {_shown(key)} with half of a surrogate pair", _path(step))
     raise AssertionError("nothing in the value holds a lone surrogate")
 
@@ -215,9 +264,13 @@ def _path(step: _Step | None) -> str:
     return _short("".join(reversed(parts)).removeprefix("."))
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8: JSON can spell half of a surrogate pair."""
+    if text.isascii():
+        return True
     try:
-        text.encode()
+        for start in range(0, len(text), PIECE_CHARS):
+            text[start : start + PIECE_CHARS].encode()
     except UnicodeEncodeError:
         return False
     return True

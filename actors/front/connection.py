@@ -7,7 +7,9 @@ TaskGroup, and differs from them in what a hostile or vanished client can cause:
 * A reader task reads on while a request is answered, so that a client that goes away is noticed at once, also
   behind pipelined bytes; the request's task is then cancelled. No `http.disconnect` message is ever sent
   (under quart-trio it would cancel the task that is just finishing the answer).
+* A client that closes only its sending side behind a whole request is answered (`_outlast`).
 * A write has a deadline. A write that was begun and not finished (stall, cancellation) resets the connection.
+* Input that is waiting is read before a deadline counts, and one that this process slept through never does.
 * The socket is closed in one place, at the end of `run`, by the connection's own task.
 
 States: `idle` (nothing of the next request seen), `head` (its first bytes seen), `busy` (headers complete, until
@@ -20,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import select
 import socket
 import struct
 from collections.abc import Awaitable, Callable, MutableSet
@@ -33,6 +36,7 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, ConnectionState, Scope, TaskGroup
 
 from actors.front.answers import protocol_fault
+from actors.front.lateness import came_late
 from actors.front.limits import FrontLimits
 from actors.front.protocol import Http11
 from muse.errors import MuseError
@@ -46,6 +50,11 @@ BODY_MESSAGES: Final = 4
 """Body chunks waiting for the application; when full, reading pauses."""
 JOINED_BYTES: Final = 64 * 1024
 """A body up to this is copied behind its head, to leave in one write."""
+GRACE_S: Final = 0.25
+"""Once for each deadline: time to look at input that has arrived and was not looked at yet."""
+PROBE_S: Final = 0.05
+"""From the end of a client's input to the first probe of whether it has left. Most answers are given by then."""
+PROBE_EVERY_S: Final = 1.0
 RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER of zero seconds: close() sends RST and drops what was not sent."""
 
@@ -67,13 +76,17 @@ class Connection:
         self._limits = limits
         self._socket = sock
         self._reading = trio.CancelScope()
+        self._feeding = trio.CancelScope()
         self._lingering = trio.CancelScope()
         self._write_lock = trio.Lock()
         self._progress = trio.lowlevel.ParkingLot()
         self._unfed_bytes = 0
         self._held_head = b""
         self._state: State = "idle"
+        self._patience_s = limits.header_s
+        self._had_grace = False
         self._request_complete = False
+        self._all_fed = False
         self._peer_gone = False
         self._stopping = False
 
@@ -121,24 +134,42 @@ class Connection:
                 self._on_protocol_event,
             )
             nursery.start_soon(self._feed, arrivals)
-            self._reading.deadline = trio.current_time() + self._limits.header_s
-            with self._reading:
-                await self._read(arrived)
-            if self._reading.cancelled_caught and self._state == "head" and not self._stopping:
-                await self._protocol.refuse(protocol_fault(408))
+            self._enter("idle", self._limits.header_s)
+            with arrived:
+                await self._read_in_time(arrived)
             nursery.cancel_scope.cancel()
+
+    async def _read_in_time(self, arrived: trio.MemorySendChannel[bytes]) -> None:
+        while True:
+            with trio.CancelScope(deadline=self._reading.deadline) as self._reading:
+                await self._read(arrived)
+                return
+            if self._stopping:
+                return
+            if self._reading.deadline > trio.current_time():
+                pass  # what had arrived was fed in the same moment, and the next state has a deadline of its own
+            elif came_late(self._reading):
+                self._enter(self._state, self._patience_s)
+            elif not self._had_grace and (self._unfed_bytes or self._has_input()):
+                self._had_grace = True
+                self._reading.deadline = trio.current_time() + GRACE_S
+            else:
+                break
+        if self._state == "head":
+            self._feeding.cancel()  # what arrives from now on must not meet an answer that was given already
+            await self._protocol.refuse(protocol_fault(408))
 
     async def _read(self, arrived: trio.MemorySendChannel[bytes]) -> None:
         while True:
             try:
                 data = await self._socket.recv(READ_BYTES)
             except (OSError, trio.ClosedResourceError):
-                data = b""
-            if not data:
                 self._peer_gone = True
                 return
-            if self._state == "idle":
-                self._enter("head", self._limits.header_s)
+            if not data:
+                arrived.close()
+                await self._outlast()
+                return
             self._unfed_bytes += len(data)
             arrived.send_nowait(data)
             while self._unfed_bytes > self._limits.read_ahead_bytes:
@@ -148,19 +179,53 @@ class Connection:
                     return
                 await self._progress.park()
 
+    async def _outlast(self) -> None:
+        """The client sent its last byte. Return when nothing is left to answer, or nobody is left to read it.
+
+        A client that has left looks like one that waits for its answer until something is sent: then RST comes back.
+        So before an answer has begun, interim answers are sent as probes. Once it has begun the end of input is taken
+        for the client's leaving, as it is for all but a few.
+        """
+        if self._protocol.answer_has_begun and self._request_complete:
+            self._peer_gone = True
+            return
+        pause_s = PROBE_S
+        while True:
+            with trio.move_on_after(pause_s) as pause:
+                await self._progress.park()
+            if self._all_fed and not (self._state == "busy" and self._request_complete):
+                return  # all is answered, or what is left is half a request
+            if pause.cancelled_caught:
+                await self._protocol.probe()
+                await trio.sleep(PROBE_S)
+                pause_s = PROBE_EVERY_S
+            if self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._peer_gone = True
+                return
+
+    def _has_input(self) -> bool:
+        poll = select.poll()
+        poll.register(self._socket.fileno(), select.POLLIN)
+        return bool(poll.poll(0))
+
     async def _feed(self, arrivals: trio.MemoryReceiveChannel[bytes]) -> None:
         # A task of its own, because the protocol waits in here while bytes of a next request are held back.
-        async for data in arrivals:
-            self._unfed_bytes -= len(data)
-            self._progress.unpark_all()
-            try:
-                await self._protocol.handle(RawData(data=data))
-            except MuseError as fault:
-                await self._protocol.refuse(fault)
-                self._nursery.cancel_scope.cancel()
+        with self._feeding:
+            async for data in arrivals:
+                self._unfed_bytes -= len(data)
+                self._progress.unpark_all()
+                try:
+                    await self._protocol.handle(RawData(data=data))
+                except MuseError as fault:
+                    await self._protocol.refuse(fault)
+                    self._nursery.cancel_scope.cancel()
+                if self._state == "idle" and not self._protocol.at_start:
+                    self._enter("head", self._limits.header_s)
+        self._all_fed = True
+        self._progress.unpark_all()
 
     def _enter(self, state: State, seconds: float) -> None:
-        self._state = state
+        self._state, self._patience_s, self._had_grace = state, seconds, False
         self._reading.deadline = trio.current_time() + seconds
 
     # -- calls from hypercorn's protocol objects
@@ -172,10 +237,11 @@ class Connection:
                 await self._write_or_hold(data)
             case Updated(idle=True):
                 self._request_complete = False
-                if self._unfed_bytes or self._protocol.connection.trailing_data[0]:
-                    self._enter("head", self._limits.header_s)
-                else:
+                if self._protocol.at_start:
                     self._enter("idle", self._limits.keep_alive_s)
+                else:
+                    self._enter("head", self._limits.header_s)
+                self._progress.unpark_all()
             case Updated(idle=False):
                 self._enter("busy", math.inf)
             case Closed():
@@ -202,10 +268,14 @@ class Connection:
             with contextlib.suppress(trio.BrokenResourceError):  # it ended without its body
                 await to_app.send(message)
 
+        async def receive() -> ASGIReceiveEvent:
+            await self._protocol.invite_body()
+            return await from_client.receive()
+
         async def run_app() -> None:
             with from_client:
                 try:
-                    await app(scope, from_client.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+                    await app(scope, receive, send, trio.to_thread.run_sync, trio.from_thread.run)
                 except* Exception as faults:
                     log.error("request failed", exc_info=faults)
                 await send(None)
@@ -234,12 +304,13 @@ class Connection:
         async with self._write_lock:
             rest = memoryview(data)
             try:
-                with trio.CancelScope() as scope:
-                    while rest:
-                        scope.deadline = trio.current_time() + self._limits.send_stall_s
+                while rest:
+                    # A scope for each: one whose deadline has passed would also end the next call.
+                    with trio.move_on_after(self._limits.send_stall_s) as scope:
                         rest = rest[await self._socket.send(rest) :]
-                if scope.cancelled_caught:
-                    log.warning("connection reset reason=send_stalled unsent_bytes=%d", len(rest))
+                    if scope.cancelled_caught and not came_late(scope):
+                        log.warning("connection reset reason=send_stalled unsent_bytes=%d", len(rest))
+                        break
             except (OSError, trio.ClosedResourceError):
                 pass  # the client is gone; the finally below ends the request
             finally:

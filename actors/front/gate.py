@@ -23,14 +23,19 @@ from hypercorn.typing import (
 from quart import request
 
 from actors.front.answers import Answer, fault_answer
-from actors.front.body import ClientLeft, receive_body
+from actors.front.body import BODY, ClientLeft, check_declared, receive_body
+from actors.front.body_budget import BodyBudget
 from actors.front.limits import FrontLimits
+from actors.front.memory import MemoryKeeper
 from actors.front.security import RequestHead, SecurityPolicy, check_request
 from actors.front.static import StaticFile, StaticFiles
 from muse.errors import ClientFault, InternalFault, MuseError
+from muse.sizes import MIB
 
 log = logging.getLogger("muse.front")
 
+LARGE_BYTES: Final = MIB
+"""Bodies beyond this are worth a walk through the free memory behind them."""
 CLOSERS: Final = "request closers"
 """Key in the ASGI scope's state, which is made anew for each request."""
 
@@ -41,15 +46,23 @@ def at_request_end(callback: Callable[[], object]) -> None:
 
 
 class Gate:
-    """See the module. `static` None serves no files."""
+    """See the module. `static` None serves no files. `memory`: is told of the end of large requests."""
 
     def __init__(
-        self, app: ASGIFramework, *, policy: SecurityPolicy, static: StaticFiles | None, limits: FrontLimits
+        self,
+        app: ASGIFramework,
+        *,
+        policy: SecurityPolicy,
+        static: StaticFiles | None,
+        limits: FrontLimits,
+        memory: MemoryKeeper | None = None,
     ) -> None:
         self._app = app
         self._policy = policy
         self._static = static
         self._limits = limits
+        self._memory = memory
+        self._budget = BodyBudget(limits.bodies_bytes, limits.body_total_s)
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         if scope["type"] != "http":
@@ -63,16 +76,33 @@ class Gate:
             if file is not None:
                 await _send(send, _file_answer(file, head))
                 return
-            body = await receive_body(receive, head, self._limits) if head.has_body else b""
+            if head.has_body:
+                await self._run_with_body(scope, head, receive, send)
+                return
         except MuseError as fault:
             # With a body the connection ends: it may be unread, and how far it was read is a matter of luck.
             await _send(send, fault_answer(fault, close=head.has_body))
-        except ClientLeft:
-            return
         else:
-            await self._run(scope, body, receive, send)
+            await self._run(scope, receive, send)
 
-    async def _run(self, scope: HTTPScope, body: bytes, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    async def _run_with_body(
+        self, scope: HTTPScope, head: RequestHead, receive: ASGIReceiveCallable, send: ASGISendCallable
+    ) -> None:
+        """Raises MuseError while nothing was answered."""
+        check_declared(head, self._limits)
+        with self._budget.share(head.declared_bytes) as share:
+            try:
+                scope["state"][BODY] = await receive_body(receive, head, self._limits, self._budget, share)
+                await self._run(scope, receive, send)
+            except ClientLeft:
+                return
+            finally:
+                # Also what nobody took; and no name here holds it.
+                scope["state"].pop(BODY, None)
+                if share.received > LARGE_BYTES and self._memory is not None:
+                    self._memory.note_large_request()
+
+    async def _run(self, scope: HTTPScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
         handed_over = False
         started = False
         failed = False
@@ -81,7 +111,7 @@ class Gate:
             nonlocal handed_over
             if not handed_over:
                 handed_over = True
-                return {"type": "http.request", "body": body, "more_body": False}
+                return {"type": "http.request", "body": b"", "more_body": False}
             while (message := await receive())["type"] == "http.request":
                 pass  # the empty message that ends a request without a body
             return message

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import attrs
 
-KIB = 1024
-MIB = 1024 * KIB
+from muse.sizes import BODIES_BYTES, BODY_BYTES, KIB, MIB
 
 
 @attrs.frozen(kw_only=True)
@@ -32,8 +31,11 @@ class FrontLimits:
     """Silence between two requests. httpx, which is inside the OpenAI client, drops a connection after 5 s idle:
     closing later than that keeps its next request from racing our close."""
 
-    body_bytes: int = 64 * MIB
-    """Body of one request. 40 MiB of images in base64 are 54 MiB; beyond: 413."""
+    body_bytes: int = BODY_BYTES
+    """Body of one request; beyond: 413."""
+
+    bodies_bytes: int = BODIES_BYTES
+    """Bodies of all requests at once (`body_budget`); beyond: 503."""
 
     body_stall_s: float = 10.0
     """Silence inside a body; beyond: 408."""

@@ -1,23 +1,36 @@
 """hypercorn's HTTP/1.1 protocol without any way out of HTTP/1.1, and with answers of ours to bad requests.
 
 Every fatal payload known for stock hypercorn needed an upgrade (WebSocket, h2c) or the HTTP/2 preface, so
-neither exists here: h2c is ignored, as RFC 9110 section 7.8 allows, the rest is refused. Two private names of
-`H11Protocol` are overridden, `_check_protocol` and `_send_error_response`; `tests/front/test_versions.py`
-fails when the installed version is another one than they were read in.
+neither exists here: h2c is ignored, as RFC 9110 section 7.8 allows, the rest is refused. Private names of
+`H11Protocol` are overridden: `_handle_events`, `_maybe_recycle`, `_check_protocol`, `_send_error_response`;
+`tests/front/test_versions.py` fails when the installed version is another one than they were read in.
+
+Differences to stock, besides the refusals:
+
+* `100 Continue` is sent when the application begins to read the body, so a request that is refused by its head gets
+  only its final status.
+* Empty lines before a request line are skipped (RFC 9112 section 2.2), up to BLANK_BYTES.
+* Behind a request that ends its connection (`Connection: close`, HTTP/1.0) input is ignored.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import h11
 from hypercorn.config import Config
-from hypercorn.events import RawData
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.events import Body, EndBody, Response
 from hypercorn.protocol.events import Event as StreamEvent
-from hypercorn.protocol.events import Response
-from hypercorn.protocol.h11 import H11Protocol
+from hypercorn.protocol.h11 import STREAM_ID, H11Protocol
 
 from actors.front.answers import Header, fault_answer, protocol_fault
 from actors.front.security import SECURITY_HEADERS
 from muse.errors import ClientFault, MuseError
+
+BLANK_BYTES: Final = 64
+"""CR and LF skipped before one request line. Clients are known to send one empty line behind a body; more than
+these is no mistake of theirs, and 400."""
 
 
 class FrontConfig(Config):
@@ -34,18 +47,47 @@ class FrontConfig(Config):
 class Http11(H11Protocol):
     """One connection's protocol state. Raises MuseError from `handle` for a request it will not serve."""
 
+    connection: h11.Connection  # pyright: ignore[reportIncompatibleVariableOverride] - there is no WebSocket here
     _is_head = False
+    _blank_bytes = 0
+    at_start = True
+    """Nothing of the next request was seen yet."""
     holds_head = False
     """What is being sent is the head of a short answer; its body follows at once and can leave in the same write."""
+
+    async def handle(self, event: Event) -> None:
+        if isinstance(event, RawData) and self.connection.their_state not in {h11.MUST_CLOSE, h11.CLOSED}:
+            self._take(event.data)
+            await self._handle_events()
+
+    @property
+    def answer_has_begun(self) -> bool:
+        """The head of the present request's final answer was sent."""
+        return self.connection.our_state not in {h11.IDLE, h11.SEND_RESPONSE}
 
     async def stream_send(self, event: StreamEvent) -> None:
         self.holds_head = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
         await super().stream_send(event)
 
+    async def invite_body(self) -> None:
+        """The body is wanted now: send `100 Continue` to a client that waits for it."""
+        if self.connection.they_are_waiting_for_100_continue:
+            await self._inform(100)
+
+    async def probe(self) -> None:
+        """Send `102 Processing`, if the answer has not begun, to learn whether anybody is there: a client that has
+        closed answers with RST. Clients skip interim answers (RFC 9110 section 15.2); HTTP/1.0 has none."""
+        if self.connection.our_state is h11.SEND_RESPONSE and self.connection.their_http_version == b"1.1":
+            await self._inform(102)
+
+    async def _inform(self, status: int) -> None:
+        answer = h11.InformationalResponse(status_code=status, headers=self.config.response_headers("h11"))
+        await self.send(RawData(data=self.connection.send(answer)))
+
     async def refuse(self, fault: MuseError) -> None:
         """Answer with the fault and nothing else, if no answer has begun yet. The caller then closes."""
         connection = self.connection
-        if not isinstance(connection, h11.Connection) or connection.our_state not in {h11.IDLE, h11.SEND_RESPONSE}:
+        if self.answer_has_begun:
             return
         answer = fault_answer(fault, close=True)
         # All bytes are made before the first await: a handler that answers at the same moment finds the
@@ -60,6 +102,52 @@ class Http11(H11Protocol):
             data += connection.send(h11.Data(data=answer.body))
         data += connection.send(h11.EndOfMessage())
         await self.send(RawData(data=data))
+
+    def _take(self, data: bytes) -> None:
+        if self.at_start:
+            rest = data.lstrip(b"\r\n")
+            skipped = min(len(data) - len(rest), BLANK_BYTES - self._blank_bytes)
+            self._blank_bytes += skipped
+            data = data[skipped:]
+            self.at_start = not data
+        if data:  # none would mean the end of input
+            self.connection.receive_data(data)
+
+    async def _handle_events(self) -> None:
+        while True:
+            try:
+                event = self.connection.next_event()
+            except h11.RemoteProtocolError as error:
+                await self._send_error_response(error.error_status_hint)
+                await self.send(Closed())
+                return
+            if isinstance(event, h11.Request):
+                await self.send(Updated(idle=False))
+                await self._check_protocol(event)
+                await self._create_stream(event)
+            elif event is h11.PAUSED:
+                await self.can_read.clear()
+                await self.can_read.wait()
+            elif isinstance(event, h11.Data) and self.stream is not None:
+                await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(event.data)))
+            elif isinstance(event, h11.EndOfMessage) and self.stream is not None:
+                await self.stream.handle(EndBody(stream_id=STREAM_ID))
+                if self.connection.their_state is not h11.DONE:
+                    return  # it ends the connection: what follows is none of our business
+            else:
+                return
+
+    async def _maybe_recycle(self) -> None:
+        await self._close_stream()
+        ended = self.connection
+        goes_on = not self.context.terminated.is_set() and ended.our_state is ended.their_state is h11.DONE
+        if goes_on:
+            # A new state machine instead of the old one's next cycle: what is left of the input begins anew in it.
+            self.connection = h11.Connection(h11.SERVER, max_incomplete_event_size=self.config.h11_max_incomplete_size)
+            self.at_start, self._blank_bytes = True, 0
+            self._take(ended.trailing_data[0])
+        await self.can_read.set()
+        await self.send(Updated(idle=True) if goes_on else Closed())
 
     async def _check_protocol(self, event: h11.Request) -> None:
         # Stock: switches to HTTP/2. Called once a request, after its headers and before its stream is made.
@@ -78,6 +166,9 @@ class Http11(H11Protocol):
             raise protocol_fault(400)
         if any(name == b"upgrade" and b"websocket" in value.lower() for name, value in event.headers):
             raise ClientFault("websocket_unsupported", "There is no WebSocket here; events are sent as SSE.")
+        expected = [value.strip().lower() for name, value in event.headers if name == b"expect"]
+        if event.http_version == b"1.1" and any(value != b"100-continue" for value in expected):
+            raise protocol_fault(417)
 
     async def _send_error_response(self, status_code: int) -> None:
         # Stock: an empty body. Called when h11 cannot read the request.

@@ -16,10 +16,9 @@ from actors.transcripts.messages import DraftPart, SaveDraft, ShowDraft
 from muse.api.chat_request import parse_session_id
 from muse.api.fields import Offenders, invalid_type, invalid_value
 from muse.errors import ClientFault
+from muse.sizes import DRAFT_BYTES, MIB
 from muse.strict_json import JsonValue
 
-MAX_DRAFT_BYTES: Final = 32 * 1024 * 1024
-"""Of one part. The largest picture takes 27 MiB in base64."""
 _MOST_VERSION: Final = 2**53 - 1
 """The largest whole number that JavaScript is sure of."""
 _NOTHING: Final = b'{"version":null,"content":null}'
@@ -38,11 +37,11 @@ def draft_routes(context: FrontContext) -> Blueprint:
     @routes.put("/api/drafts/<part>/<path:session_id>")
     async def save_draft(part: str, session_id: str) -> dict[str, object]:
         known, kind = parse_session_id(session_id), _parse_part(part)
-        data = await read_data(request)
-        if len(data) > MAX_DRAFT_BYTES:
+        data = bytes(read_data(request))
+        if len(data) > DRAFT_BYTES:
             raise ClientFault(
                 "draft_too_large",
-                f"This draft has more than the {MAX_DRAFT_BYTES // 2**20} MiB that are kept.",
+                f"This draft has more than the {DRAFT_BYTES // MIB} MiB that are kept.",
                 status=413,
             )
         version = await parse_data(data, _parse_version)

@@ -14,7 +14,6 @@ from quart import Blueprint, Response, request
 
 from actors.front.body import read_json
 from actors.front.context import FrontContext
-from actors.front.routes_drafts import MAX_DRAFT_BYTES
 from actors.front.sse import sse_comment, sse_event, sse_response
 from actors.sessions.messages import CancelTurn
 from actors.state_board import ANSWERING
@@ -24,6 +23,7 @@ from muse.api.fields import invalid_value
 from muse.api.images import MAX_IMAGE_BYTES, MAX_IMAGES, MAX_PIXELS, MAX_REQUEST_BYTES, MAX_SIDE
 from muse.api.responses import model_body, models_body
 from muse.errors import ClientFault, Unavailable
+from muse.sizes import DRAFT_BYTES
 from muse.strict_json import JsonValue
 from muse.worker.picture_size import FRAME, cells_of
 
@@ -56,7 +56,7 @@ def state_routes(context: FrontContext) -> Blueprint:
                 "queue": limits.queue,
                 "max_inflight": model.max_inflight_requests if model is not None else None,
                 "body_bytes": limits.body_bytes,
-                "draft_bytes": MAX_DRAFT_BYTES,
+                "draft_bytes": DRAFT_BYTES,
                 "pictures": {
                     "max_bytes": MAX_IMAGE_BYTES,
                     "max_total_bytes": MAX_REQUEST_BYTES,

@@ -14,6 +14,7 @@ from typing import Final, TypeGuard
 import attrs
 
 from muse.errors import ClientFault
+from muse.strict_json import is_text
 
 _NAMED_OFFENDERS: Final = 20
 """Offending fields named in one message; enough for any real client, and it bounds the answer."""
@@ -64,11 +65,8 @@ def read_text(value: object, path: str) -> str:
     """A string that can be written as UTF-8: JSON can spell half of a surrogate pair. Raises ClientFault."""
     if not isinstance(value, str):
         raise invalid_type(path, "a string")
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as fault:
-            raise invalid_value(path, "holds half of a surrogate pair, which is no text") from fault
+    if not is_text(value):
+        raise invalid_value(path, "holds half of a surrogate pair, which is no text")
     return value
 
 

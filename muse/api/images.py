@@ -20,16 +20,16 @@ import attrs
 from muse.api.fields import Offenders, member, read_object, read_text
 from muse.api.image_header import HeaderFault, ImageHeader, ImageKind, read_image_header
 from muse.errors import ClientFault
+from muse.sizes import IMAGES_BYTES, MIB
 
-_MIB: Final = 1024 * 1024
-MAX_IMAGE_BYTES: Final = 20 * _MIB
+MAX_IMAGE_BYTES: Final = 20 * MIB
 """Of one picture's file. The upstream server's limit (contracts/vision.md section 1)."""
-MAX_REQUEST_BYTES: Final = 40 * _MIB
+MAX_REQUEST_BYTES: Final = IMAGES_BYTES
 """Of all pictures of a request; one that is there twice counts twice."""
 MAX_IMAGES: Final = 256
 """In a request. Of the longest context that we serve each would have 512 tokens."""
 MAX_SIDE: Final = 32_768
-MAX_PIXELS: Final = 64 * _MIB
+MAX_PIXELS: Final = 64 * MIB
 """Both as upstream's worker: contracts/vision.md section 1."""
 
 _KINDS: Final[dict[str, ImageKind]] = {
@@ -39,7 +39,7 @@ _KINDS: Final[dict[str, ImageKind]] = {
     "image/webp": "webp",
 }
 # Decoding keeps the interpreter: in pieces, so that the other threads get their turn. 1 MiB takes 3 ms.
-_PIECE_CHARS: Final = _MIB
+_PIECE_CHARS: Final = MIB
 _SHOWN_CHARS: Final = 40
 
 
@@ -107,7 +107,7 @@ class PictureReader:
         self._bytes += _size(text)
         if self._bytes > MAX_REQUEST_BYTES:
             raise invalid_image(
-                url_path, f"goes beyond the {MAX_REQUEST_BYTES // _MIB} MiB that all pictures of a request may have"
+                url_path, f"goes beyond the {MAX_REQUEST_BYTES // MIB} MiB that all pictures of a request may have"
             )
         picture = _read(text, url_path)
         if picture.kind != kind:
@@ -144,7 +144,7 @@ def _size(text: str) -> int:
 
 def _read(text: str, path: str) -> Picture:
     if _size(text) > MAX_IMAGE_BYTES:
-        raise invalid_image(path, f"has more than {MAX_IMAGE_BYTES // _MIB} MiB")
+        raise invalid_image(path, f"has more than {MAX_IMAGE_BYTES // MIB} MiB")
     if not text.isascii():
         raise invalid_image(path, "is not base64: it has other characters than the alphabet's")
     digest = hashlib.sha256(text.encode("ascii")).digest()

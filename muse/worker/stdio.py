@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from muse.sizes import COMMAND_BYTES
+
 if TYPE_CHECKING:
     from muse.protocol import WorkerEvent
 
-# Longest command accepted: two images of 20 MiB in base64 plus text (design section 7) fit well.
-MAX_COMMAND_BYTES: Final = 128 * 1024 * 1024
 _READ_BYTES: Final = 64 * 1024
 
 
@@ -30,7 +30,7 @@ def take_over() -> tuple[int, int]:
 
 
 class LineTooLong(ValueError):
-    """A command of more than MAX_COMMAND_BYTES."""
+    """A command of more than COMMAND_BYTES."""
 
 
 def read_lines(fd: int, before: Callable[[], None] | None = None) -> Iterator[bytes]:
@@ -52,8 +52,8 @@ def read_lines(fd: int, before: Callable[[], None] | None = None) -> Iterator[by
             yield whole
         parts.append(rest)
         size += len(rest)
-        if size > MAX_COMMAND_BYTES:
-            raise LineTooLong(f"a command line of more than {MAX_COMMAND_BYTES} bytes")
+        if size > COMMAND_BYTES:
+            raise LineTooLong(f"a command line of more than {COMMAND_BYTES} bytes")
 
 
 class EventWriter:

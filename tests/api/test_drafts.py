@@ -9,8 +9,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from actors.front.routes_drafts import MAX_DRAFT_BYTES
 from actors.transcripts.drafts import MAX_DRAFTS
+from muse.sizes import DRAFT_BYTES
 from tests.server_process import HANG_GUARD_S, ServerProcess
 
 Start = Callable[..., ServerProcess]
@@ -99,9 +99,9 @@ def test_drafts_are_bounded(scripted_server: Start) -> None:
     """One that is too large is refused and changes nothing; the session saved longest ago is forgotten first."""
     server = scripted_server(SCRIPT)
     body = {"version": 1, "content": "kept"}
-    assert server.get("/api/runtime").json()["limits"]["draft_bytes"] == MAX_DRAFT_BYTES
+    assert server.get("/api/runtime").json()["limits"]["draft_bytes"] == DRAFT_BYTES
     put(server, "first", body, "files")
-    large = put(server, "first", {"version": 2, "content": "x" * MAX_DRAFT_BYTES}, "files")
+    large = put(server, "first", {"version": 2, "content": "x" * DRAFT_BYTES}, "files")
     assert (large.status_code, large.json()["error"]["code"]) == (413, "draft_too_large")
     assert held(server, "first", "files") == body
     for number in range(MAX_DRAFTS - 1):

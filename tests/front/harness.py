@@ -20,7 +20,7 @@ from werkzeug.datastructures import Headers
 from actors.front import serve as serve_module
 from actors.front.answers import fault_answer
 from actors.front.binding import bind
-from actors.front.body import read_json
+from actors.front.body import read_data, read_json
 from actors.front.gate import Gate, at_request_end
 from actors.front.limits import FrontLimits
 from actors.front.security import SecurityPolicy
@@ -209,7 +209,7 @@ def make_app(phases: dict[str, Phase], stopping: trio.Event) -> QuartTrio:
 
     @app.post("/size")
     async def size() -> dict[str, int]:
-        return {"size": len(await request.get_data())}
+        return {"size": len(read_data(request))}
 
     @app.post("/ignore")
     async def ignore() -> dict[str, str]:

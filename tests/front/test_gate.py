@@ -9,6 +9,7 @@ import pytest
 import trio
 from hypercorn.typing import ASGIReceiveCallable, ASGIReceiveEvent, ASGISendCallable, ASGISendEvent, HTTPScope, Scope
 
+from actors.front.body import BODY
 from actors.front.gate import Gate
 from actors.front.limits import FrontLimits
 from actors.front.security import SecurityPolicy
@@ -65,11 +66,12 @@ async def failing_late(_: Scope, __: ASGIReceiveCallable, send: ASGISendCallable
     raise RuntimeError("a late fault")
 
 
-async def echoing(_: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+async def echoing(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     message = await receive()
-    assert message["type"] == "http.request"
+    assert message == {"type": "http.request", "body": b"", "more_body": False}
+    body = bytes(scope["state"].pop(BODY, b""))  # type: ignore[typeddict-item]
     await send({"type": "http.response.start", "status": 200, "headers": [(b"Cache-Control", b"max-age=1")]})
-    await send({"type": "http.response.body", "body": message["body"], "more_body": message["more_body"]})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
     assert (await receive())["type"] == "http.disconnect"
 
 
@@ -94,8 +96,8 @@ async def test_fault_after_the_first_byte_goes_on_to_the_connection() -> None:
         await answer(failing_late, scope())
 
 
-async def test_body_is_handed_over_whole_and_once() -> None:
-    """In one message, then nothing until the client leaves. What the application says of caching stands."""
+async def test_body_waits_in_the_scope_whole() -> None:
+    """And not in a message; then nothing comes until the client leaves. What the application says of caching stands."""
     incoming: list[ASGIReceiveEvent] = [
         {"type": "http.request", "body": b"[1,", "more_body": True},
         {"type": "http.request", "body": b"2]", "more_body": True},

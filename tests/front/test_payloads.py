@@ -55,7 +55,7 @@ async def throw(front: Front, name: str, close: Close) -> bytes:
         with suppress(trio.BrokenResourceError):  # refused before all was sent
             for piece in PAYLOADS[name]:
                 await client.send(piece.replace(b"HOST", host))
-        if close is wait_for_close and name in ENDLESS:
+        if close in (wait_for_close, close_half) and name in ENDLESS:
             close = close_with_fin
         answer = await close(client)
     await front.assert_healthy()

@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from muse.errors import ClientFault
-from muse.strict_json import MAX_VALUES, UNCOUNTED_BYTES, decode_json
+from muse.sizes import JSON_ESCAPES, JSON_VALUES, PIECE_CHARS
+from muse.strict_json import decode_json
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 VALUES = st.recursive(
@@ -139,9 +140,30 @@ def test_integers_up_to_the_limit_are_exact() -> None:
 @pytest.mark.parametrize("unit", [b"[],", b"1,", b"{},", b'"",'])
 def test_number_of_values_has_a_limit(unit: bytes) -> None:
     """A body of a few MB cannot become gigabytes of lists."""
-    count = max(MAX_VALUES, UNCOUNTED_BYTES // len(unit))
-    fault = refused(b"[" + unit * count + b"1]")
-    assert fault.detail == f"The JSON body has more than {MAX_VALUES} values."
+    fault = refused(b"[" + unit * JSON_VALUES + b"1]")
+    assert fault.detail == f"The JSON body has more than {JSON_VALUES:,} values."
+
+
+def test_strings_that_nothing_separates_are_counted() -> None:
+    """Else millions of them would be looked at one by one."""
+    fault = refused(b'""' * 10_000_000 + b"," * (JSON_VALUES + 1))
+    assert fault.detail == f"The JSON body has more than {JSON_VALUES:,} values."
+
+
+def test_number_of_escapes_has_a_limit() -> None:
+    """Each costs time in which no other thread runs."""
+    fault = refused(b'"' + rb"\n" * (JSON_ESCAPES + 1) + b'"')
+    assert fault.detail == f"The JSON body has more than {JSON_ESCAPES:,} escapes."
+
+
+@pytest.mark.parametrize("shift", range(-3, 4))
+def test_characters_and_strings_across_pieces_are_whole(shift: int) -> None:
+    """Long texts are worked on in pieces; a character, an escape or a quote may lie on each seam."""
+    text = "a" * (PIECE_CHARS + shift) + 'ж😀\\"' * 3
+    assert decode_json(json.dumps({"t": text, "u": ["," * JSON_VALUES]}, ensure_ascii=False).encode()) == {
+        "t": text,
+        "u": ["," * JSON_VALUES],
+    }
 
 
 def test_commas_and_brackets_in_text_are_no_values() -> None:

@@ -17,6 +17,7 @@ OF_THE_WORKER = (
     "muse.settings",
     "muse.exhaustion",
     "muse.attention",
+    "muse.sizes",
 )
 MAY_START_ACTORS = {"muse/serve_command.py"}
 

@@ -72,8 +72,8 @@ _CHATML: Final = """\
 
 
 class ChatTemplate:
-    """A compiled chat template. Thread-safe; rendering is CPU work of mostly well under a millisecond, and
-    ends by itself after `TemplateLimits.budget_s`."""
+    """A compiled chat template, for one rendering at a time, which mostly takes well under a millisecond. The main
+    process does not use it itself: see actors/transcripts/renderer.py."""
 
     def __init__(
         self,

@@ -43,6 +43,9 @@ _DRAIN_S: Final = 1.0
 _STDERR_LINES: Final = 30
 _STDERR_CHARS: Final = 300
 
+_NO_RESPONSE: Final = -1
+"""In place of a status: bytes came that are no response."""
+
 Reason = Literal["time", "memory", "crash"]
 
 
@@ -166,6 +169,7 @@ class IsolatedProcess:
         """Write a request, read its response, under the limits."""
         answer: tuple[int, bytes] | None = None
         lost: JobLost | None = None
+        has_ended = False
 
         async def limit(scope: trio.CancelScope) -> None:
             nonlocal lost
@@ -178,12 +182,16 @@ class IsolatedProcess:
                 nursery.start_soon(limit, nursery.cancel_scope)
                 if await self._write(request or ()):
                     answer = await self._read_response()
+                has_ended = answer is None
                 nursery.cancel_scope.cancel()
+            if has_ended:
+                lost = lost or await self._crashed()
         finally:
             if answer is None:  # also when this was cancelled: a job that nobody waits for goes no further
                 self.kill()
         if answer is None:
-            raise lost or await self._crashed()
+            assert lost is not None
+            raise lost
         return answer
 
     async def _write(self, parts: tuple[bytes, ...]) -> bool:
@@ -202,7 +210,7 @@ class IsolatedProcess:
             return None
         status, size = frames.RESPONSE.unpack(header)
         if status not in frames.STATUSES or size > frames.MAX_PAYLOAD_BYTES:
-            return None
+            return _NO_RESPONSE, b""
         payload = await self._read(size)
         return None if payload is None else (status, payload)
 
@@ -247,8 +255,8 @@ class IsolatedProcess:
             await self._stderr_ended.wait()
             log.warning("isolated-ended status=%d stderr=%r", code, list(self._stderr))
             how = signal.Signals(-code).name if -code in list(signal.Signals) else f"exit status {code}"
-            return JobLost("crash", f"ended its process ({how})")
-        return JobLost("crash", "ended its process")
+            return JobLost("crash", f"crashed its process ({how})")
+        return JobLost("crash", "crashed its process")
 
     async def _drain_stderr(self) -> None:
         stream = self._process.stderr

@@ -151,6 +151,24 @@ def children_of(pid: int, *, without: Collection[int] = ()) -> list[int]:
     return found
 
 
+def isolated_of(pid: int) -> list[int]:
+    """Process ids of a server's isolated processes and their guards (Linux), each guard before its process."""
+    found: list[int] = []
+    for child in children_of(pid):
+        try:
+            command = Path(f"/proc/{child}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"\0muse.isolated\0" in command:
+            found.append(child)
+    return found
+
+
+def worker_group_of(pid: int) -> list[int]:
+    """Process ids of a server's worker (Linux): its guard, itself, and what it started."""
+    return children_of(pid, without=isolated_of(pid))
+
+
 def is_running(pid: int) -> bool:
     """Does this process run? One that ended but was not reaped yet by its (foreign) parent does not."""
     try:

@@ -2,23 +2,20 @@
 be said (drafts.py).
 
 Inbox: BuildPrompt, CommitTurn, RecordTurn, ReplaceHistory, ShowSession, ListSessions, SaveDraft, ShowDraft,
-ForgetSession, PrepareModel. The model's chat template is compiled once for each text of it.
+ForgetSession, PrepareModel.
 
-Rendering is CPU work on text that strangers wrote, so it runs in a thread, in a child task: the inbox
-stays answered meanwhile.
+Prompts are rendered in an isolated process (renderer.py) and waited for in a child task: the inbox stays answered
+meanwhile. When the inbox is closed nobody waits for a prompt any more, and what is being rendered is given up.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from datetime import datetime
-from functools import lru_cache
 from typing import Final, assert_never
 
 import trio
 
-from actors.threads import run_in_thread
 from actors.transcripts.drafts import Drafts
 from actors.transcripts.messages import (
     BuildPrompt,
@@ -35,53 +32,32 @@ from actors.transcripts.messages import (
     TranscriptMessage,
     session_busy,
 )
+from actors.transcripts.renderer import Renderer
 from actors.transcripts.sessions import Histories
-from muse.chat.splice import KnownAnswer, PromptPart
-from muse.chat.template import ChatTemplate
 from muse.errors import ClientFault, InternalFault, MuseError
 from muse.protocol import Ready
 
 log = logging.getLogger("muse.transcripts")
 
-RENDER_THREADS: Final = 2
-
-
-@lru_cache(maxsize=4)
-def _template_of(model: Ready) -> ChatTemplate:
-    """The model's template, compiled once: a large one takes up to 0.3 s, so only ever call this in a
-    thread."""
-    if model.chat_template is None:
-        return ChatTemplate.fallback(special_tokens=model.special_tokens)
-    return ChatTemplate.compile(
-        model.chat_template,
-        bos_token=model.bos_token,
-        eos_token=model.eos_token,
-        special_tokens=model.special_tokens,
-    )
-
-
-def _parts(message: BuildPrompt, now: datetime, known: Mapping[int, KnownAnswer]) -> tuple[PromptPart, ...]:
-    """Render a prompt; to be called in a thread. Raises MuseError."""
-    template = _template_of(message.model)
-    if any(said.images for said in message.messages) and not message.model.supports.ids_with_images:
-        # Ids will be spelled out, and all of the prompt read as one text.
-        template.check_spellings(message.messages)
-        known = {index: answer for index, answer in known.items() if template.spelled_in(answer.reasoning) is None}
-    return template.render_parts(message.messages, now, message.options, message.tools, known)
+ABANDONED_LOOK_S: Final = 0.1
+"""How often a rendering looks whether anybody still waits for it."""
 
 
 class TranscriptStore:
     """The actor. `run` ends when its inbox is closed."""
 
-    def __init__(self, *, inbox: trio.MemoryReceiveChannel[TranscriptMessage]) -> None:
+    def __init__(
+        self, *, inbox: trio.MemoryReceiveChannel[TranscriptMessage], renderer: Renderer | None = None
+    ) -> None:
         self._inbox = inbox
+        self._renderer = renderer if renderer is not None else Renderer()
         self._histories = Histories()
         self._drafts = Drafts()
-        self._threads = trio.CapacityLimiter(RENDER_THREADS)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until the inbox is closed."""
         async with trio.open_nursery() as nursery:
+            await nursery.start(self._renderer.run)
             task_status.started()
             async for message in self._inbox:
                 match message:
@@ -109,6 +85,7 @@ class TranscriptStore:
                         message.port.answer(None)
                     case _:
                         assert_never(message)
+            nursery.cancel_scope.cancel()
 
     def _replace(self, message: ReplaceHistory) -> None:
         if self._histories.replace(message.session_id, message.messages, datetime.now().astimezone()):
@@ -132,16 +109,25 @@ class TranscriptStore:
 
     async def _prepare(self, model: Ready) -> None:
         try:
-            await run_in_thread(_template_of, model, limiter=self._threads)
+            await self._renderer.prepare(model)
         except MuseError as fault:
             log.warning("template-refused code=%s", fault.code)  # said to each request that needs it
+        except Exception:
+            log.exception("template-not-prepared")  # the barrier around a model file's text
 
     async def _build(self, message: BuildPrompt) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._render, message, nursery.cancel_scope)
+            while not message.port.closed:  # noqa: ASYNC110 - a channel does not tell when its other end closes
+                await trio.sleep(ABANDONED_LOOK_S)
+            nursery.cancel_scope.cancel()
+
+    async def _render(self, message: BuildPrompt, scope: trio.CancelScope) -> None:
         session_id, messages, model = message.session_id, message.messages, message.model
         now = self._histories.started(session_id) or datetime.now().astimezone()
         known = self._histories.known_answers(session_id, messages, model.model_id)
         try:
-            parts = await run_in_thread(_parts, message, now, known, limiter=self._threads)
+            parts = await self._renderer.render(message, now, known)
         except MuseError as fault:
             message.port.fail(fault)
         except Exception:
@@ -150,3 +136,4 @@ class TranscriptStore:
             message.port.fail(InternalFault("internal_error", "The prompt could not be built."))
         else:
             message.port.answer(Prompt(parts=parts, started=now))
+        scope.cancel()

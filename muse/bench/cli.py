@@ -18,6 +18,7 @@ from muse.bench.page import measure_page
 from muse.bench.prefill import measure_prefill
 from muse.bench.server import bench_server
 from muse.bench.tax import measure_tax
+from muse.bench.ttft import measure_ttft
 from muse.bench.ui import measure_ui
 from muse.bench.warm import measure_warm
 from muse.settings import BUILT_IN_MODEL, muse_home
@@ -33,6 +34,8 @@ def _parser() -> argparse.ArgumentParser:
     tax = kinds.add_parser("tax", help="decode speed through HTTP against a direct client of the engine")
     tax.add_argument("--rounds", type=int, default=7, help="pairs of measurements")
     tax.add_argument("--tokens", type=int, default=256, help="tokens an answer")
+    ttft = kinds.add_parser("ttft", help="what is added to the time to the first token, against a direct client")
+    ttft.add_argument("--rounds", type=int, default=100, help="pairs of measurements")
     cancel = kinds.add_parser("cancel", help="time from a cancel to an idle engine, by phase")
     cancel.add_argument("--rounds", type=int, default=30, help="cancels a phase")
     prefill = kinds.add_parser("prefill", help="speed of prompt evaluation in steps against all at once")
@@ -83,6 +86,8 @@ async def _measure(options: argparse.Namespace) -> tuple[str, bool]:
                 return await measure_ui(server, clients=options.clients, requests=options.requests)
             case "tax":
                 return await measure_tax(server, rounds=options.rounds, tokens=options.tokens)
+            case "ttft":
+                return await measure_ttft(server, rounds=options.rounds)
             case "cancel":
                 return await measure_cancel(server, rounds=options.rounds)
             case "prefill":

@@ -1,15 +1,17 @@
 """Jinja for chat templates: sandboxed, bounded in time and size, and with the origin of text tracked.
 
 Templates come from installed model files, so they are half trusted: no way out of the sandbox, no endless
-work, but no defence against one that merely writes bad prompts.
+work, but no defence against one that merely writes bad prompts. They run in an isolated process (render_job.py), which
+the main process kills when it hangs, crashes or takes too much memory: the last word on all of this. The bounds here
+come before that and give better reasons, without costing a process.
 
-How the bounds work, in one process and without signals or tracing:
+How they work, without signals or tracing:
 - Every loop body and every call (function, method, macro) passes `tick`, which looks at the deadline.
 - Between two ticks only single operations run. Those that can make much out of little are bounded in size
   (text and list arithmetic, `replace`, `join`, powers), stoppable (writing out nested values) or not
   offered (`center`, `zfill`, `%` on text, `batch`, ...). Nothing is evaluated at compile time.
-- What remains: comparing two values that share their inner lists many times over (`[[x, x], [x, x]]`, forty
-  levels deep) is one operation of Python's that cannot be interrupted. Only a hostile template does that.
+- What remains are single operations of Python's that cannot be interrupted, such as comparing two values that share
+  their inner lists many times over (`[[x, x], [x, x]]`, forty levels deep). Only a hostile template does that.
 
 The origin of text (marked_text.py) enters here: string literals and template text are compiled to
 `scaffold` text. tests/unit/test_chat_template_sandbox.py proves the bounds.
@@ -18,7 +20,6 @@ The origin of text (marked_text.py) enters here: string literals and template te
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -52,11 +53,12 @@ class TemplateTimeExceeded(Exception):
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class TemplateLimits:
-    """Bounds of one rendering. output_chars: longest result. budget_s: time by `clock` (seconds)."""
+    """Bounds of one rendering. output_chars: longest result. budget_s: time by `clock` (seconds); processor time, since
+    a machine may sleep, and less than the process is given (actors/transcripts/renderer.py)."""
 
     output_chars: int = MAX_CHARS
-    budget_s: float = 5.0
-    clock: Callable[[], float] = time.monotonic
+    budget_s: float = 4.0
+    clock: Callable[[], float] = time.process_time
 
 
 class _CodeGenerator(CodeGenerator):
@@ -119,7 +121,7 @@ class _GenerationTag(Extension):
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """The Jinja environment of one template. Thread-safe: each rendering has its own deadline."""
+    """The Jinja environment of one template, for one rendering at a time."""
 
     code_generator_class = _CodeGenerator
     concat = staticmethod(join_marked)  # pyright: ignore[reportAssignmentType] - called without self
@@ -135,7 +137,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             extensions=["jinja2.ext.loopcontrols", _GenerationTag],
         )
         self._limits = limits
-        self._running = threading.local()
+        self._deadline = 0.0
         filters: dict[str, Callable[..., Any]] = {name: FILTERS[name] for name in _PLAIN_FILTERS}
         filters["indent"] = template_operations.indent
         filters["replace"] = template_operations.replace
@@ -158,7 +160,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
     def render_marked(self, template: Template, variables: Mapping[str, object]) -> MarkedText:
         """Run a template that came from `from_string`. Raises what the template raises, and
         TextLimitExceeded or TemplateTimeExceeded."""
-        self._running.deadline = self._limits.clock() + self._limits.budget_s
+        self._deadline = self._limits.clock() + self._limits.budget_s
         pieces: list[str] = []
         chars = 0
         for piece in template.generate(**variables):
@@ -172,7 +174,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
 
     def tick(self) -> None:
         """Passes as long as there is time. Raises TemplateTimeExceeded."""
-        if self._limits.clock() > self._running.deadline:
+        if self._limits.clock() > self._deadline:
             raise TemplateTimeExceeded(f"more than {self._limits.budget_s:g} s of work")
 
     def printable(self, value: Any) -> Any:

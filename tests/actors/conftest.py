@@ -23,6 +23,7 @@ from actors.supervisor.watchdog import HangLimits
 from actors.transcripts.actor import TranscriptStore
 from actors.transcripts.messages import TranscriptMessage
 from muse.settings import Limits, Settings
+from tests.in_process_jobs import in_process_renderer
 
 HANG_GUARD_S = 30
 
@@ -58,7 +59,7 @@ async def running_core(settings: Settings, hang_limits: HangLimits | None = None
     keeper = WorkerSupervisor(
         inbox=supervisor.inbox, board=board, command=WorkerCommand(settings), hang_limits=hang_limits
     )
-    store = TranscriptStore(inbox=transcripts.inbox)
+    store = TranscriptStore(inbox=transcripts.inbox, renderer=in_process_renderer())
     manager = SessionManager(
         inbox=sessions.inbox,
         board=board,

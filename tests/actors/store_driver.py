@@ -35,6 +35,7 @@ from tests.actors.conversation_model import (
     said,
     silent_before,
 )
+from tests.in_process_jobs import in_process_renderer
 
 T = TypeVar("T")
 
@@ -57,7 +58,8 @@ class StoreDriver(RuleBasedStateMachine):
     @initialize(kind=st.sampled_from(MODELS))
     def begin(self, kind: Ready) -> None:
         mailbox = Mailbox[TranscriptMessage]("store")
-        self.store, self.address = TranscriptStore(inbox=mailbox.inbox), mailbox.address
+        self.store = TranscriptStore(inbox=mailbox.inbox, renderer=in_process_renderer())
+        self.address = mailbox.address
         self.vocabulary = ToyVocabulary()
         self.model = kind
         self.histories = HistoryModel()

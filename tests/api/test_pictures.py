@@ -17,7 +17,7 @@ import pytest
 from openai import OpenAI
 
 from tests.picture_files import STILL, data_url, plain, png_claiming, saved
-from tests.server_process import HANG_GUARD_S, ServerProcess, children_of, read_until
+from tests.server_process import HANG_GUARD_S, ServerProcess, read_until, worker_group_of
 from tests.worker.nano import DATE, IMAGE_DIALOGUES, IMAGES, turns
 
 QUESTION = "What colour is this?"
@@ -240,7 +240,7 @@ def test_the_answer_goes_on_when_its_worker_dies(seeing_server: ServerProcess) -
     server = seeing_server
     for number in range(20):
         server.wait_idle()
-        guard, resumed = children_of(server.pid)[0], 0
+        guard, resumed = worker_group_of(server.pid)[0], 0
         body = body_of([asking(stored("image-red"))], stream=True, session_id=f"dies-{number}")
         content = ""
         with httpx.stream("POST", f"{server.url}/v1/chat/completions", json=body, timeout=HANG_GUARD_S) as stream:

@@ -14,7 +14,15 @@ from typing import Any
 
 import pytest
 
-from tests.server_process import HANG_GUARD_S, PROJECT, ServerProcess, children_of, is_running, read_until
+from tests.server_process import (
+    HANG_GUARD_S,
+    PROJECT,
+    ServerProcess,
+    children_of,
+    is_running,
+    read_until,
+    worker_group_of,
+)
 
 Start = Callable[..., ServerProcess]
 ENDLESS: dict[str, Any] = {"answers": [{"tokens": {"repeat": ["word "], "count": 60000}, "token_ms": 5}]}
@@ -28,7 +36,7 @@ def test_a_signal_stops_everything_in_order(scripted_server: Start, number: int)
         lines = answer.iter_lines()
         read_until(lines, "word")
         children = children_of(server.pid)
-        assert len(children) >= 2  # guard and worker
+        assert len(children) == 4  # the worker, a process for templates, and their guards
         record = json.loads((server.home / "server.json").read_text())
         assert (record["pid"], record["url"]) == (server.pid, server.url)
         server.process.send_signal(number)
@@ -153,11 +161,11 @@ def test_another_try_after_a_failure(tmp_path: Path, scripted_server: Start) -> 
     (tmp_path / "script-0.json").write_text("{}")
     assert server.post("/api/worker/restart", {}).json() == {"restarting": True}
     server.wait_ready()
-    children = children_of(server.pid)
+    children = worker_group_of(server.pid)
     assert server.post("/api/worker/restart", {}).json() == {"restarting": True}
     server.wait_state("restarting", "starting", "loading")
     server.wait_ready()
-    assert not set(children) & set(children_of(server.pid))
+    assert not set(children) & set(worker_group_of(server.pid))
 
 
 def test_two_servers_of_one_folder_do_not_harm_each_other(tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_requ
 from muse.protocol import Generate
 from muse.settings import Settings
 from tests.faults.processes import GONE_WITHIN_S, Watched
+from tests.in_process_jobs import in_process_renderer
 from tests.server_process import children_of
 
 HANG_GUARD_S = 60
@@ -49,14 +50,12 @@ class TappedAddress(Address[SupervisorMessage]):
 
 @attrs.frozen(kw_only=True)
 class FaultCore:
-    """The running actors. generations: what turns sent to workers, in order. rendering: borrowed while a thread
-    renders a template."""
+    """The running actors. generations: what turns sent to workers, in order."""
 
     board: StateBoard
     supervisor: TappedAddress
     sessions: Address[SessionMessage]
     settings: Settings
-    rendering: trio.CapacityLimiter
 
     @property
     def generations(self) -> list[Generate]:
@@ -153,7 +152,7 @@ async def running_core(
     tapped = TappedAddress("supervisor", supervisor.address._send)
     tapped.generations = []
     keeper = WorkerSupervisor(inbox=supervisor.inbox, board=board, command=command, hang_limits=hang_limits)
-    store = TranscriptStore(inbox=transcripts.inbox)
+    store = TranscriptStore(inbox=transcripts.inbox, renderer=in_process_renderer())
     manager = SessionManager(
         inbox=sessions.inbox, board=board, supervisor=tapped, transcripts=transcripts.address, limits=settings.limits
     )
@@ -169,7 +168,6 @@ async def running_core(
                     supervisor=tapped,
                     sessions=sessions.address,
                     settings=settings,
-                    rendering=store._threads,
                 )
                 yield running
                 watched = Watched(children_of(os.getpid(), without=others))

@@ -15,7 +15,7 @@ import attrs
 import httpx
 
 from tests.faults.catalog import PROMPT_FILLER, TEXT, WORDS, Case, Phase, cases
-from tests.server_process import HANG_GUARD_S, ServerProcess, children_of
+from tests.server_process import HANG_GUARD_S, ServerProcess, worker_group_of
 
 CHAT = "/v1/chat/completions"
 IDLE_AFTER_READY_MS = 60
@@ -163,14 +163,14 @@ class FaultServer:
         )
 
     def check_well(self) -> None:
-        """Idle, one guard and one worker and no other process, and the next request is right."""
+        """Idle, one guard and one worker, and the next request is right."""
         self._wait_idle()
         answer = self._post(CHAT, _question("and now?"))
         assert answer.status_code == 200, answer.text
         assert answer.json()["choices"][0]["message"]["content"] == "All is well."
         assert answer.json()["muse_metrics"]["resumed"] == 0
         self._wait_idle()
-        assert len(children_of(self.process.pid)) == 2
+        assert len(worker_group_of(self.process.pid)) == 2
 
     def log(self) -> str:
         """What the server logged so far."""

@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.catalog import WORDS
 from tests.faults.processes import GONE_WITHIN_S, Watched
-from tests.server_process import ServerProcess, children_of, read_until
+from tests.server_process import ServerProcess, children_of, read_until, worker_group_of
 
 Start = Callable[..., ServerProcess]
 Phase = Literal["load", "idle", "prefill", "decode"]
@@ -57,7 +57,7 @@ def test_the_worker_dies_with_its_server(scripted_server: Start, phase: Phase, s
     """SIGKILL of the server, with a worker that runs or is stopped by SIGSTOP: guard and worker are gone."""
     server = scripted_server(script(phase), ready=phase != "load")
     with reached(server, phase):
-        guard, worker = children_of(server.pid)
+        guard, worker = worker_group_of(server.pid)
         if stopped:
             os.kill(worker, signal.SIGSTOP)
         watched = Watched([guard, worker])
@@ -74,7 +74,7 @@ def test_the_real_worker_dies_with_its_server(builtin_model: Path, tmp_path: Pat
         server = ServerProcess(arguments, home=tmp_path)
         server.wait_ready()
         with reached(server, phase):
-            pids = children_of(server.pid)
+            pids = worker_group_of(server.pid)
             assert len(pids) == 3
             if stopped:
                 for pid in pids[1:]:

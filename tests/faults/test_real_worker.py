@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.faults.server import Seen, read_stream
-from tests.server_process import HANG_GUARD_S, ServerProcess, children_of
+from tests.server_process import HANG_GUARD_S, ServerProcess, worker_group_of
 
 pytestmark = pytest.mark.model
 
@@ -36,7 +36,7 @@ class RealServer:
 
     def pid(self, whom: Whom) -> int:
         """Process id; of the group: negative, as `kill` takes it."""
-        guard, *below = children_of(self.process.pid)
+        guard, *below = worker_group_of(self.process.pid)
         return {"guard": guard, "group": -guard, "worker": below[0], "engine": below[-1]}[whom]
 
     def epoch(self) -> int:
@@ -148,7 +148,7 @@ def test_the_real_worker_is_hurt(real_server: RealServer, phase: Phase, whom: Wh
         real_server.wait_epoch(expected, "ready", "busy")
     assert real_server.ask() == real_server.answer
     real_server.process.wait_idle()
-    assert len(children_of(real_server.process.pid)) == 3
+    assert len(worker_group_of(real_server.process.pid)) == 3
 
 
 def test_a_kill_in_the_load_is_no_proof_against_the_model(real_server: RealServer) -> None:
@@ -160,7 +160,7 @@ def test_a_kill_in_the_load_is_no_proof_against_the_model(real_server: RealServe
         lambda state: state["worker"]["epoch"] > epoch and state["worker"]["stage"] == "loading the model"
     )
     listing = subprocess.run(["ps", "-A", "-ww", "-o", "pid=,args="], capture_output=True, text=True, check=True)
-    ours = children_of(real_server.process.pid)
+    ours = worker_group_of(real_server.process.pid)
     engines = [int(line.split()[0]) for line in listing.stdout.splitlines() if "llamacpp.serve" in line]
     (engine,) = [pid for pid in engines if pid in ours]
     os.kill(engine, signal.SIGKILL)

@@ -25,7 +25,7 @@ from muse.protocol import IdsSegment
 from muse.settings import Settings
 from tests.faults.core import FaultCore, finished, running_core
 from tests.faults.server import read_stream
-from tests.server_process import HANG_GUARD_S, ServerProcess, children_of
+from tests.server_process import HANG_GUARD_S, ServerProcess, worker_group_of
 from tests.worker.nano import DATE, MODEL, answer_ids, turns
 
 Whom = Literal["group", "worker", "engine"]
@@ -209,7 +209,7 @@ def said(line: str) -> str:
 def stream_and_kill(server: ServerProcess, name: str, place: int) -> bool:
     """Read the stream of an answer, and kill the worker's group when so much was read. Did it go on after that?"""
     epoch = server.wait_ready()["worker"]["epoch"]
-    guard = children_of(server.pid)[0]
+    guard = worker_group_of(server.pid)[0]
     body = {
         "messages": turns(name)[0]["messages"],
         "stream": True,

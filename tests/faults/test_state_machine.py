@@ -81,11 +81,8 @@ class Stage:
         return trio.from_thread.run(visit, trio_token=self._token)
 
     async def settle(self) -> None:
-        """Wait until every task waits, and for nothing that a thread is still doing for it."""
-        quiet = 0
-        while quiet < 2:  # a thread's result may have come while the others were being waited for
-            await trio.testing.wait_all_tasks_blocked()
-            quiet = 0 if self.core.rendering.borrowed_tokens else quiet + 1
+        """Wait until every task waits."""
+        await trio.testing.wait_all_tasks_blocked()
 
     def close(self) -> None:
         """Stop the system as it is stopped, and see that nothing of it is left."""

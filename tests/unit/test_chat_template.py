@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import pairwise
@@ -300,18 +299,6 @@ def test_the_date_is_the_callers() -> None:
     """One date a session: the prompt must not change at midnight."""
     template = ChatTemplate.compile("{{ current_date }} {{ strftime_now('%Y') }}{% for m in messages %}{% endfor %}")
     assert joined(template.render_segments([user("")], now=NOW)) == "2026-03-01 2026"
-
-
-def test_threads_share_a_template() -> None:
-    """Renderings run in worker threads, several at a time."""
-    template = compile_template("macros, blocks and loops")
-
-    def render(number: int) -> bool:
-        messages = [user(f"{number}")] * 4
-        return joined(template.render_segments(messages, now=NOW)).count(f"{number}<|im_end|>") == 4
-
-    with ThreadPoolExecutor(4) as pool:
-        assert all(pool.map(render, range(1000, 1200)))
 
 
 @pytest.mark.model

@@ -23,7 +23,7 @@ def sixty_times(first: str, step: str, last: str = "{{ ns.x }}") -> str:
 
 
 def counting_limits(*, output_chars: int = 10**6) -> TemplateLimits:
-    """A clock that ages by a millisecond with each look, so that the budget is 5,000 ticks."""
+    """A clock that ages by a millisecond with each look, so that the budget is 4,000 ticks."""
     ages = itertools.count()
     return TemplateLimits(output_chars=output_chars, clock=lambda: next(ages) / 1000)
 

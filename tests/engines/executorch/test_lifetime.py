@@ -14,7 +14,7 @@ from muse.protocol import Loading, Progress, Tokens
 from tests.engines.executorch.artifacts import NAME
 from tests.engines.executorch.conftest import Artifact
 from tests.faults.processes import GONE_WITHIN_S, Watched
-from tests.server_process import ONE_THREAD, ServerProcess, children_of, read_until
+from tests.server_process import ONE_THREAD, ServerProcess, children_of, read_until, worker_group_of
 from tests.worker.client import WorkerProcess, group_members, wait_for
 from tests.worker.nano import as_ids, prompt_ids, turns
 
@@ -62,7 +62,7 @@ def test_the_worker_dies_with_its_server(artifact: Artifact, tmp_path: Path) -> 
     server.wait_ready()
     with server.stream_chat(**body) as answer:
         read_until(answer.iter_lines(), '"content":"1')
-        pids = children_of(server.pid)
+        pids = worker_group_of(server.pid)
         assert len(pids) == 2
         os.kill(pids[-1], signal.SIGSTOP)
         watched = Watched(pids)

@@ -22,7 +22,7 @@ from tests.api.test_tools import (
 )
 from tests.engines.executorch.conftest import Artifact
 from tests.faults.server import read_stream
-from tests.server_process import PROJECT, ServerProcess, children_of
+from tests.server_process import PROJECT, ServerProcess, worker_group_of
 from tests.worker.nano import DATE, turns
 
 __all__ = [
@@ -63,7 +63,7 @@ def test_an_answer_goes_on_after_the_worker_was_killed(any_nano_server: ServerPr
             seen.append(line)
             if '"content":"' in line.replace(" ", "") and '"content":""' not in line.replace(" ", ""):
                 break
-        _guard, worker = children_of(any_nano_server.pid)
+        _guard, worker = worker_group_of(any_nano_server.pid)
         os.kill(worker, signal.SIGKILL)
         whole = read_stream(lines, seen)
     assert whole.text == turn["answer"]["message"]["content"]

@@ -1,0 +1,1 @@
+"""Processes for isolated jobs (muse/isolated): started, limited in time and memory, killed and replaced."""

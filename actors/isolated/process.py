@@ -1,0 +1,272 @@
+"""IsolatedProcess: one process for isolated jobs, behind the guard, with limits of time and memory.
+
+Owns the process group, the life pipe and the three pipes. States: starting -> ready -> (a job) -> ready -> ended; any
+of them -> killed -> ended. Every end is a kill of the group, except that of a process that ended by itself.
+
+Time is counted by this process's own steps (POLL_S), and a late step counts for LATE_S at most and judges nobody: when
+this process was stopped, or the machine slept, the other one may have had no time either, and its answer may be
+waiting in the pipe.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections import deque
+from contextlib import suppress
+from typing import Final, Literal
+
+import trio
+
+from actors.isolated.memory import resident_bytes
+from muse.errors import InternalFault
+from muse.isolated import frames
+from muse.isolated.faults import decode_fault
+from muse.settings import PROJECT_ROOT
+from muse.worker import guard
+
+log = logging.getLogger("muse.isolated")
+
+MEMORY_LIMIT_BYTES: Final = 512 * 1024 * 1024
+"""Resident, during a job."""
+IDLE_LIMIT_BYTES: Final = 80 * 1024 * 1024
+"""Resident, between two jobs: a process that keeps more is replaced."""
+START_LIMIT_S: Final = 30.0
+POLL_S: Final = 0.05
+LATE_S: Final = 0.25
+_LARGE_BYTES: Final = 1024 * 1024
+_READ_BYTES: Final = 256 * 1024
+_DRAIN_S: Final = 1.0
+_STDERR_LINES: Final = 30
+_STDERR_CHARS: Final = 300
+
+_NO_RESPONSE: Final = -1
+"""In place of a status: bytes came that are no response."""
+
+Reason = Literal["time", "memory", "crash"]
+
+
+class JobLost(Exception):
+    """A job has no result because its process was killed or ended. words: why, one clause for people."""
+
+    def __init__(self, reason: Reason, words: str) -> None:
+        super().__init__(words)
+        self.reason: Final[Reason] = reason
+        self.words: Final = words
+
+
+class IsolatedProcess:
+    """Start with `open`, keep `watch` running until it returns, make calls one at a time meanwhile."""
+
+    def __init__(self, process: trio.Process, life_fd: int) -> None:
+        self._process = process
+        self._life_fd = life_fd
+        self._pid: int | None = None  # of the process itself: `_process` is its guard
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._stderr_ended = trio.Event()
+        self._killed = False
+        self.calls = 0
+        """Jobs that were begun."""
+
+    @classmethod
+    async def open(cls, module: str) -> IsolatedProcess:
+        """Start a process with the jobs of `module`. Raises OSError, or RuntimeError where no thread can be started."""
+        read_fd, write_fd = os.pipe()
+        search = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        try:
+            process = await trio.lowlevel.open_process(
+                guard.command([sys.executable, "-m", "muse.isolated", module], life_fd=read_fd),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(read_fd,),
+                process_group=0,  # Ctrl-C in the terminal is not for it
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
+                cwd=str(PROJECT_ROOT),
+            )
+        except BaseException:
+            os.close(write_fd)
+            raise
+        finally:
+            os.close(read_fd)
+        return cls(process, write_fd)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may take another job; a process that has just ended by itself may not be known yet."""
+        return not self._killed and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL the whole group."""
+        if not self._killed and self._process.returncode is None:
+            with suppress(ProcessLookupError, PermissionError):  # macOS: the latter for a group of zombies
+                os.killpg(self._process.pid, signal.SIGKILL)
+        self._killed = True
+
+    async def watch(self) -> None:
+        """Drain its stderr until it has ended. Then, or cancelled, kills what is left of it and closes the pipes."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._drain_stderr)
+                await self._process.wait()
+                with trio.move_on_after(_DRAIN_S):
+                    await self._stderr_ended.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._killed = True
+            with trio.CancelScope(shield=True):
+                await self._process.wait()
+            os.close(self._life_fd)
+            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+                # The synchronous close: aclose() would add a checkpoint, which fails under cancellation.
+                assert isinstance(stream, trio.lowlevel.FdStream)
+                stream.close()
+
+    async def wait_ready(self) -> None:
+        """Wait until it takes jobs. Raises JobLost when it ends, or is killed because it takes too long."""
+        status, payload = await self._exchange(None, START_LIMIT_S)
+        if status != frames.READY or not payload.isdigit():
+            raise self._broken()
+        self._pid = int(payload)
+
+    async def call(self, job: str, payload: bytes, limit_s: float) -> bytes:
+        """The result of a job. Raises the MuseError that the job raised, InternalFault for another exception of it, and
+        JobLost. Cancelled: the process is killed."""
+        self.calls += 1
+        name = job.encode()
+        request = (frames.REQUEST.pack(len(name), len(payload)) + name, payload)
+        status, answer = await self._exchange(request, limit_s)
+        if len(payload) + len(answer) > _LARGE_BYTES and (await self._resident_bytes()) > IDLE_LIMIT_BYTES:
+            self.kill()  # it has its answer, but keeps too much memory
+        match status:
+            case frames.RESULT:
+                return answer
+            case frames.FAULT:
+                try:
+                    fault = decode_fault(answer)
+                except ValueError:
+                    raise self._broken() from None
+                raise fault
+            case frames.NO_MEMORY:
+                self.kill()
+                raise _too_large()
+            case frames.ERROR:
+                log.error("job-failed job=%s error=%r stderr=%r", job, answer[:80], list(self._stderr))
+                raise InternalFault(
+                    "internal_error", "This request met a fault of the server. The server log has the details."
+                )
+            case _:
+                raise self._broken()
+
+    # ------------------------------------------------------------ one exchange
+
+    async def _exchange(self, request: tuple[bytes, bytes] | None, limit_s: float) -> tuple[int, bytes]:
+        """Write a request, read its response, under the limits."""
+        answer: tuple[int, bytes] | None = None
+        lost: JobLost | None = None
+        has_ended = False
+
+        async def limit(scope: trio.CancelScope) -> None:
+            nonlocal lost
+            lost = await self._wait_breach(limit_s)
+            self.kill()
+            scope.cancel()
+
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(limit, nursery.cancel_scope)
+                if await self._write(request or ()):
+                    answer = await self._read_response()
+                has_ended = answer is None
+                nursery.cancel_scope.cancel()
+            if has_ended:
+                lost = lost or await self._crashed()
+        finally:
+            if answer is None:  # also when this was cancelled: a job that nobody waits for goes no further
+                self.kill()
+        if answer is None:
+            assert lost is not None
+            raise lost
+        return answer
+
+    async def _write(self, parts: tuple[bytes, ...]) -> bool:
+        stream = self._process.stdin
+        assert stream is not None
+        try:
+            for part in parts:
+                await stream.send_all(part)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            return False
+        return True
+
+    async def _read_response(self) -> tuple[int, bytes] | None:
+        header = await self._read(frames.RESPONSE.size)
+        if header is None:
+            return None
+        status, size = frames.RESPONSE.unpack(header)
+        if status not in frames.STATUSES or size > frames.MAX_PAYLOAD_BYTES:
+            return _NO_RESPONSE, b""
+        payload = await self._read(size)
+        return None if payload is None else (status, payload)
+
+    async def _read(self, size: int) -> bytes | None:
+        stream = self._process.stdout
+        assert stream is not None
+        chunks: list[bytes] = []
+        while size:
+            try:
+                chunk = await stream.receive_some(min(size, _READ_BYTES))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                return None
+            if not chunk:
+                return None
+            chunks.append(bytes(chunk))
+            size -= len(chunk)
+        return b"".join(chunks)
+
+    async def _wait_breach(self, limit_s: float) -> JobLost:
+        """Return when the job is beyond its limits."""
+        counted = 0.0
+        while True:
+            before = trio.current_time()
+            await trio.sleep(POLL_S)
+            slept = trio.current_time() - before
+            counted += min(slept, LATE_S)
+            if await self._resident_bytes() > MEMORY_LIMIT_BYTES:
+                return _too_large()
+            if counted > limit_s and slept < LATE_S:
+                return JobLost("time", f"took more than {limit_s:g} s")
+
+    async def _resident_bytes(self) -> int:
+        return 0 if self._pid is None else await resident_bytes(self._pid) or 0
+
+    def _broken(self) -> JobLost:
+        self.kill()
+        return JobLost("crash", "sent what is no answer")
+
+    async def _crashed(self) -> JobLost:
+        with trio.move_on_after(_DRAIN_S):
+            code = await self._process.wait()
+            await self._stderr_ended.wait()
+            log.warning("isolated-ended status=%d stderr=%r", code, list(self._stderr))
+            how = signal.Signals(-code).name if -code in list(signal.Signals) else f"exit status {code}"
+            return JobLost("crash", f"crashed its process ({how})")
+        return JobLost("crash", "crashed its process")
+
+    async def _drain_stderr(self) -> None:
+        stream = self._process.stderr
+        assert stream is not None
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while chunk := await stream.receive_some(_READ_BYTES):
+                lines = chunk.decode("utf-8", "replace").splitlines()[-_STDERR_LINES:]
+                self._stderr.extend(line[:_STDERR_CHARS] for line in lines)
+        self._stderr_ended.set()
+
+
+def _too_large() -> JobLost:
+    return JobLost("memory", f"took more than {MEMORY_LIMIT_BYTES // 2**20} MiB of memory")

@@ -1,0 +1,145 @@
+"""Isolated processes: whatever a job does, its caller gets one clear outcome, and the next job works."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from actors.isolated.pool import IsolatedProcesses
+from actors.isolated.process import JobLost
+from muse.errors import ClientFault, InternalFault
+
+HANG_GUARD_S = 60
+LIMIT_S = 20.0
+
+
+@asynccontextmanager
+async def running() -> AsyncIterator[IsolatedProcesses]:
+    processes = IsolatedProcesses("tests.isolated.jobs")
+    with trio.fail_after(HANG_GUARD_S):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(processes.run)
+            yield processes
+            nursery.cancel_scope.cancel()
+
+
+async def pid_of(processes: IsolatedProcesses) -> int:
+    return int(await processes.call("pid", b"", limit_s=LIMIT_S))
+
+
+async def wait_gone(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        await trio.lowlevel.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+async def test_jobs_run_in_one_process_that_stays_warm() -> None:
+    """Bytes go there and back, large ones too; output of the job reaches nobody."""
+    async with running() as processes:
+        first = await pid_of(processes)
+        assert await processes.call("echo", b"", limit_s=LIMIT_S) == b""
+        large = os.urandom(1024) * 3000
+        assert await processes.call("echo", large, limit_s=LIMIT_S) == large
+        assert await processes.call("complain", b"", limit_s=LIMIT_S) == b"said"
+        assert await pid_of(processes) == first
+    await wait_gone(first)
+
+
+@pytest.mark.parametrize(
+    ("job", "limit_s", "reason"),
+    [
+        ("hold_interpreter", 0.3, "time"),
+        ("stop", 0.3, "time"),
+        ("grow", LIMIT_S, "memory"),
+        ("crash", LIMIT_S, "crash"),
+        ("garbage", LIMIT_S, "crash"),
+    ],
+)
+async def test_a_hostile_job_is_ended(job: str, limit_s: float, reason: str) -> None:
+    """Its caller is told why, its process is gone, and the next job works."""
+    async with running() as processes:
+        first = await pid_of(processes)
+        with pytest.raises(JobLost) as caught:
+            await processes.call(job, b"", limit_s=limit_s)
+        assert caught.value.reason == reason
+        await wait_gone(first)
+        assert await pid_of(processes) != first
+
+
+async def test_one_huge_allocation_is_refused_where_the_system_can() -> None:
+    """More than the address space in one operation, before anybody could look at the memory."""
+    async with running() as processes:
+        with pytest.raises(JobLost) as caught:
+            await processes.call("allocate", str(10**10).encode(), limit_s=LIMIT_S)
+        assert caught.value.reason == "memory"
+
+
+async def test_errors_of_a_job_come_back_as_they_were() -> None:
+    """All fields of ours; anything else is a fault of the server that tells nothing of the job."""
+    async with running() as processes:
+        with pytest.raises(ClientFault) as refused:
+            await processes.call("refuse", b"", limit_s=LIMIT_S)
+        fault = refused.value
+        assert (fault.code, fault.detail, fault.status) == ("no", "Not like this.", 409)
+        assert (fault.param, fault.retry_after_s, fault.data) == ("messages[1]", 3, {"n": 2, "s": None})
+        with pytest.raises(InternalFault):
+            await processes.call("fail", b"", limit_s=LIMIT_S)
+
+
+async def test_memory_that_is_kept_costs_the_process() -> None:
+    """It gives its answer, and the next job has a fresh one."""
+    async with running() as processes:
+        first = await pid_of(processes)
+        assert len(await processes.call("keep", str(90 * 1024 * 1024).encode(), limit_s=LIMIT_S)) == 2 * 1024 * 1024
+        assert await pid_of(processes) != first
+
+
+async def test_a_process_ended_from_outside_costs_nobody_a_job() -> None:
+    """Between two jobs and in the middle of one."""
+    async with running() as processes:
+        os.kill(await pid_of(processes), signal.SIGKILL)
+        assert await processes.call("echo", b"again", limit_s=LIMIT_S) == b"again"
+        pid = await pid_of(processes)
+        async with trio.open_nursery() as nursery:
+
+            async def kill() -> None:
+                await trio.sleep(0.1)
+                os.kill(pid, signal.SIGKILL)
+
+            nursery.start_soon(kill)
+            assert await processes.call("sleep", b"0.3", limit_s=LIMIT_S) == b"0.3"
+
+
+async def test_long_jobs_do_not_hold_up_the_others() -> None:
+    """A second process is started for those that wait, and one is left in the end."""
+    async with running() as processes:
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(lambda: _lost(processes))
+            await trio.sleep(0.05)
+            assert await processes.call("echo", b"x", limit_s=LIMIT_S) == b"x"
+            nursery.cancel_scope.cancel()
+
+
+async def _lost(processes: IsolatedProcesses) -> None:
+    await processes.call("hold_interpreter", b"", limit_s=LIMIT_S)
+
+
+async def test_a_cancelled_job_goes_no_further() -> None:
+    """Nobody waits for it, so its process is killed."""
+    async with running() as processes:
+        first = await pid_of(processes)
+        with trio.move_on_after(0.1):
+            await processes.call("hold_interpreter", b"", limit_s=LIMIT_S)
+        await wait_gone(first)
+        assert await pid_of(processes) != first

@@ -106,7 +106,7 @@ class _Judges:
             self._validator.validate(json.loads(answer))
         except ValidationError as fault:
             return f"{fault.validator} forbids it"
-        except Exception:  # noqa: BLE001 - a pattern that only the engine can read, or a depth that it cannot
+        except Exception:
             self._validator = None
         return None
 
@@ -125,9 +125,11 @@ def _multiple(_: object, factor: Any, value: Any, __: object) -> Iterator[Valida
 
 
 def _validator(schema: Any) -> Any:
-    kind: Any = validators.validator_for(schema, default=Draft202012Validator)
+    library: Any = validators
+    kind = library.validator_for(schema, default=Draft202012Validator)
     # The registry is empty: the default one would fetch references from the network.
-    return validators.extend(kind, {"pattern": _no_check, "multipleOf": _multiple})(schema, registry=Registry())
+    registry: Any = Registry()
+    return library.extend(kind, {"pattern": _no_check, "multipleOf": _multiple})(schema, registry=registry)
 
 
 @attrs.frozen
@@ -155,7 +157,8 @@ def _placed(written: EngineSchema, fault: str) -> SchemaFault:
 def _fault_in(part: _Part, written: EngineSchema, deadline: float) -> str | None:
     if not isinstance(part.schema, dict) or cpu_seconds() > deadline:
         return None
-    return fault_of({**part.schema, "$defs": written.definitions}, walks=_FEW_WALKS)
+    schema: dict[str, Any] = {**part.schema, "$defs": written.definitions}
+    return fault_of(schema, walks=_FEW_WALKS)
 
 
 def _parts(schema: Mapping[str, Any], written: EngineSchema, seen: set[str]) -> Iterator[_Part]:
@@ -192,4 +195,3 @@ def _words(error: str) -> str:
 def _shown(answer: bytes) -> str:
     text = answer.decode("utf-8", "replace")
     return repr(text if len(text) <= _SHOWN else f"...{text[-_SHOWN:]}")
-

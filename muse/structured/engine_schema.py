@@ -1,9 +1,10 @@
-"""A client's schema written anew for the engine: the same answers, in the part of JSON Schema that the engine gets right.
+"""A client's schema rewritten for the engine: the same answers, in the part of JSON Schema that the engine gets right.
 
 Pure, and linear but for parts that several references share. What it makes sure of:
 - Every `$ref` is resolved here and becomes `#/$defs/NAME`, so the result can stand inside a larger schema, and engines
   need to know nothing of `$id` and anchors.
-- Data (`const`, `enum`) is copied as it is; numbers there and in ranges are refused beyond 2^53, where the engine rounds.
+- Data (`const`, `enum`) is copied as it is. Numbers there and in ranges are refused beyond 2^53, where the engine
+  rounds.
 - What the engine cannot enforce is refused with its place. What JSON Schema makes an annotation (unknown formats and
   keywords) is left out, with a note.
 - Objects with named properties that may have others say so by a pattern for all names (`_other_names`).
@@ -48,14 +49,16 @@ Matches = Callable[[str, str], bool]
 
 @attrs.frozen(kw_only=True)
 class EngineSchema:
-    """schema: what the engine gets, without `$defs`. definitions: of its references, by name; places: where they stand
-    in the client's schema, as far as that can be said. notes: what was left out, since JSON Schema makes it an annotation.
-    """
+    """The result."""
 
     schema: Any
+    """What the engine gets, without `$defs`."""
     definitions: dict[str, Any]
+    """What its references stand for, by name."""
     places: dict[str, str]
+    """Where these are in the client's schema, as far as that can be said."""
     notes: tuple[str, ...]
+    """What was left out, since JSON Schema makes it an annotation."""
 
     def whole(self) -> Any:
         """The schema with its definitions."""
@@ -167,14 +170,11 @@ class _Writer:
         if key in keywords.DEPENDENT:
             return False  # the keyword that gives it a meaning is refused
         if key in keywords.UNSUPPORTED:
-            none = keywords.EFFECTLESS.get(key, ())
-            if any(value is effectless or value == effectless == {} for effectless in none):
+            if any(value is asks or value == asks == {} for asks in keywords.EFFECTLESS.get(key, ())):
                 return False
             if key == "if" and not ("then" in schema or "else" in schema):
                 return False
-            raise SchemaFault(
-                join(place.pointer, key), f"is not supported by the engine; {keywords.UNSUPPORTED[key]}"
-            )
+            raise SchemaFault(join(place.pointer, key), f"is not supported by the engine; {keywords.UNSUPPORTED[key]}")
         if key == "format" and isinstance(value, str) and value not in keywords.FORMATS:
             self._note(f"format {value[:40]!r} is not enforced", place)
             return False
@@ -205,7 +205,9 @@ class _Writer:
                 raise SchemaFault(join(place.pointer, key), "must be a list of at least one value")
             _check_numbers(cast("list[Any]", value), place.at(key).pointer)
             return cast("list[Any]", value)
-        merged = place.merged or len(value) > 1 and key == "allOf" or any(other not in (key, "type") for other in given)
+        merged = (
+            place.merged or (len(value) > 1 and key == "allOf") or any(other not in (key, "type") for other in given)
+        )
         return self._list(key, value, place, merged=merged)
 
     def _definition(self, reference: object, place: _Place) -> str:
@@ -223,7 +225,7 @@ class _Writer:
         """The engine intersects objects of `const` and `enum` with other keywords, but not exactly."""
         others = place.merged or any(key not in ("const", "enum", "type") for key in given)
         for key in ("const", "enum"):
-            if key in given and (others or "const" in given and "enum" in given) and _has_object(given[key]):
+            if key in given and (others or ("const" in given and "enum" in given)) and _has_object(given[key]):
                 raise SchemaFault(
                     join(place.pointer, key),
                     "holds an object and stands beside other keywords; leave those out, or describe the object by "
@@ -253,7 +255,7 @@ class _Writer:
         return [self._write(inner, place.at(key, index, merged=merged)) for index, inner in enumerate(items)]
 
     def _plain(self, key: str, value: Any, pointer: str) -> Any:
-        """A keyword without schemas in it."""
+        """A keyword without schemas in it. Raises SchemaFault."""
         if key in keywords.NUMBERS:
             if isinstance(value, bool) and self._is_draft_4 and key.startswith("exclusive"):
                 return value
@@ -290,9 +292,9 @@ class _Writer:
     def _other_names(self, simple: dict[str, Any], given: Mapping[str, Any], place: _Place) -> dict[str, Any]:
         """Make the engine hold the names that are not in `properties`.
 
-        The engine lets such a name be written with escapes (`\\u0061` for `a`) and then takes it for another one, but not
-        where it has a pattern. Names with a pattern it gets right only where it does not combine the schema with others;
-        what cannot be said otherwise is refused.
+        The engine lets such a name be written with escapes (`\\u0061` for `a`) and then takes it for another one, but
+        not where it has a pattern. Names with a pattern it gets right only where it does not combine the schema with
+        others; what cannot be said otherwise is refused.
         """
         if not any(key in simple for key in keywords.OBJECT_KEYWORDS):
             return simple

@@ -18,7 +18,7 @@ from typing import Any, Final, Protocol
 END: Final = 256
 """The token for the end of an answer; those below are bytes."""
 
-# Of llguidance's own limits, which are those of the engines: there a token has several bytes, and costs more to look at.
+# Below llguidance's own limits, which the engines have: there a token has several bytes, so a step costs more.
 _ITEMS_IN_ROW: Final = 1_500
 _INITIAL_FUEL: Final = 750_000
 _STEP_FUEL: Final = 100_000

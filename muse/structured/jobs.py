@@ -14,8 +14,8 @@ from muse.api.held_form import HeldForm
 from muse.structured.check import fault_of, written
 from muse.structured.engine_schema import EngineSchema
 from muse.structured.faults import SchemaFault
-from muse.structured.keywords import ANNOTATIONS
 from muse.structured.forms import CHECK, AskedSchema, decode_asked, encode_held, param_of, refused
+from muse.structured.keywords import ANNOTATIONS
 
 
 def held_form(asked: Sequence[AskedSchema]) -> HeldForm:

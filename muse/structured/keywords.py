@@ -6,7 +6,7 @@ whatever it looks like.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "object")
 
@@ -54,7 +54,7 @@ UNSUPPORTED: Final = {
 }
 """The engine cannot enforce these. With each, what to write instead."""
 
-EFFECTLESS: Final = {
+EFFECTLESS: Final[dict[str, tuple[Any, ...]]] = {
     "not": (False,),
     "uniqueItems": (False,),
     "propertyNames": (True, {}),

@@ -28,7 +28,7 @@ def least_sizes(definitions: Mapping[str, Any]) -> dict[str, float]:
     changed = True
     while changed:
         changed = False
-        for name in reversed(definitions):  # those that others refer to stand behind these
+        for name in reversed(tuple(definitions)):  # those that others refer to stand behind these
             size = least_size(definitions[name], sizes)
             if size < sizes.get(name, math.inf):
                 sizes[name] = size
@@ -43,9 +43,8 @@ def least_size(schema: Any, sizes: Sizes) -> float:
     parts = [min((_typed_size(kind, schema, sizes) for kind in _types(schema)), default=math.inf)]
     if "$ref" in schema:
         parts.append(sizes.get(schema["$ref"].removeprefix(_REFERENCE), math.inf))
-    for value in ([schema["const"]] if "const" in schema else []), schema.get("enum"):
-        if value:
-            parts.append(min(map(_written_size, value)))
+    parts += [_written_size(schema["const"])] if "const" in schema else []
+    parts += [min(map(_written_size, schema["enum"]))] if "enum" in schema else []
     parts += [least_size(inner, sizes) for inner in schema.get("allOf", ())]
     parts += [min(least_size(inner, sizes) for inner in schema[key]) for key in ("anyOf", "oneOf") if key in schema]
     return max(parts)
@@ -59,12 +58,13 @@ def without_endless(schema: Any, sizes: Sizes) -> Any:
 
 
 def _pruned(key: str, value: Any, sizes: Sizes) -> Any:
+    many: list[Any] = value
     if key in ("properties", "patternProperties"):
         return {name: without_endless(inner, sizes) for name, inner in value.items()}
     if key in ("items", "additionalItems", "additionalProperties") and not isinstance(value, list):
         return without_endless(value, sizes)
     if key in ("allOf", "anyOf", "oneOf", "prefixItems", "items"):
-        return [without_endless(inner, sizes) for inner in value]
+        return [without_endless(inner, sizes) for inner in many]
     return value
 
 

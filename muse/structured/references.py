@@ -25,7 +25,8 @@ class References:
         try:
             resource = self._resource(schema)
             identity = resource.id() or ""
-            registry: Any = Registry().with_resource(identity, resource).crawl()
+            library: Any = Registry
+            registry = library().with_resource(identity, resource).crawl()
         except _BROKEN:
             raise SchemaFault("#", "$id, $anchor, $defs or another keyword has a value of the wrong type") from None
         self.root: Final[Resolver] = registry.resolver(identity)
@@ -59,6 +60,6 @@ class References:
         if dialect is None:
             return default
         try:
-            return cast("Specification[Any]", specification_with(dialect))
+            return specification_with(dialect)
         except (UnknownDialect, AttributeError):
             raise SchemaFault("#/$schema", "is no known version of JSON Schema; leave it out for 2020-12") from None

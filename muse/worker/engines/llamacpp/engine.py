@@ -129,6 +129,7 @@ class LlamaCppEngine:
                         reuse=reuse,
                         grammar=grammar,
                         has_draft=loaded.ids.has_draft,
+                        control=loaded.ids.never_text,
                     )
                     with self._signs_of_life(reader) if pictured else nullcontext():
                         self._follow(body, reader, cancel)

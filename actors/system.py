@@ -19,6 +19,7 @@ import trio
 from actors.front.app import make_app
 from actors.front.binding import Binding
 from actors.front.context import FrontContext
+from actors.front.form_checker import FormChecker
 from actors.front.gate import Gate
 from actors.front.limits import FrontLimits
 from actors.front.memory import MemoryKeeper
@@ -77,6 +78,7 @@ async def run_system(
         stop=trio.Event(),
         instance_id=secrets.token_hex(8),
     )
+    forms = FormChecker()
     limits = FrontLimits(body_bytes=settings.limits.body_bytes)
     context = FrontContext(
         settings=settings,
@@ -86,6 +88,7 @@ async def run_system(
         transcripts=transcripts.address,
         instance_id=system.instance_id,
         started_at=time.time(),
+        forms=forms,
     )
     memory = MemoryKeeper()
     gate = Gate(
@@ -109,16 +112,19 @@ async def run_system(
         await nursery.start(store.run)
         await nursery.start(keeper.run)
         await nursery.start(manager.run)
-        async with trio.open_nursery() as front:
-            front_stop = trio.Event()
-            front.start_soon(memory.run)
-            await front.start(partial(serve, gate, sockets=binding.sockets, stop=front_stop, limits=limits))
-            task_status.started(system)
-            await system.stop.wait()
-            log.info("stopping")
-            board.change(stopping=True)  # streams of state end themselves
-            sessions.address.close()  # every reply gets its outcome, so streams of answers end themselves
-            front_stop.set()
-            memory.stop()
+        async with trio.open_nursery() as helpers:
+            await helpers.start(forms.run)
+            async with trio.open_nursery() as front:
+                front_stop = trio.Event()
+                front.start_soon(memory.run)
+                await front.start(partial(serve, gate, sockets=binding.sockets, stop=front_stop, limits=limits))
+                task_status.started(system)
+                await system.stop.wait()
+                log.info("stopping")
+                board.change(stopping=True)  # streams of state end themselves
+                sessions.address.close()  # every reply gets its outcome, so streams of answers end themselves
+                front_stop.set()
+                memory.stop()
+            helpers.cancel_scope.cancel()
         supervisor.address.close()
         transcripts.address.close()

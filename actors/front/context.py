@@ -6,6 +6,7 @@ import time
 
 import attrs
 
+from actors.front.form_checker import FormChecker
 from actors.kernel import Address
 from actors.sessions.messages import SessionMessage
 from actors.state_board import StateBoard
@@ -28,6 +29,7 @@ class FrontContext:
     transcripts: Address[TranscriptMessage]
     instance_id: str
     started_at: float
+    forms: FormChecker
     defaults: SamplingDefaults = attrs.field(factory=SamplingDefaults)
 
     def server_dict(self) -> dict[str, JsonScalar]:

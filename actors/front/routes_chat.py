@@ -46,6 +46,7 @@ def chat_routes(context: FrontContext) -> Blueprint:
             raise ClientFault(
                 "invalid_value", "muse.detached needs stream: true, to learn the reply's id.", param="muse.detached"
             )
+        chat = attrs.evolve(chat, form=await context.forms.check(chat))
         reply = await sessions.ask(StartTurn(request=chat))
         if chat.stream:
             return await _start_stream(context, chat, reply)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from actors.reply import Sign
@@ -79,6 +81,7 @@ def metrics_of(
     max_tokens: int | None,
     attempts: int,
     resumes: int,
+    schema_notes: Sequence[str] = (),
 ) -> MuseMetrics:
     """The receipt of one turn.
 
@@ -122,6 +125,7 @@ def metrics_of(
         resumed=resumes,
         tool_warning=answer.tool_warning if answer is not None else None,
         tool_repairs=answer.tool_repairs if answer is not None else 0,
+        schema_notes="; ".join(schema_notes) or None,
         cancelled=finish_reason == "cancelled",
         context=context,
         finish_reason=finish_reason,

@@ -43,6 +43,7 @@ from muse.chat.forced_call import form_of
 from muse.chat.pictures import path_of_picture
 from muse.chat.seen_prompt import SeenPrompt
 from muse.errors import MuseError
+from muse.structured.forms import asked_schemas, param_of
 
 log = logging.getLogger("muse.sessions")
 
@@ -202,7 +203,7 @@ class Turn:
             prompt_segments=segments,
             max_new_tokens=self.request.max_tokens,
             sampling=self.request.sampling,
-            json_schema=self._form,
+            json_schema=self._form.schema if self._form is not None else None,
         )
 
     async def _make_answer(self, model: protocol.Ready) -> Answer:
@@ -319,7 +320,7 @@ class Turn:
             self._out_of_budget = True  # resumed with the window exactly full: there is no room for more
         self._fault = fault_of(event)
         if event.code == "bad_request" and self._form is not None:
-            self._fault.param = "tool_choice" if self.request.tool_use.forced else "response_format"
+            self._fault.param = param_of(asked_schemas(self.request))
         if event.image is not None:
             self._fault.param = path_of_picture(self.request.messages, event.image)
         self._news.notify()
@@ -363,6 +364,7 @@ class Turn:
             max_tokens=self.request.max_tokens,
             attempts=self._attempts,
             resumes=self._policy.resumes,
+            schema_notes=self._form.notes if self._form is not None else (),
         )
         if answer is not None:
             # Before the outcome is seen: whoever answers to it must find it in the history.

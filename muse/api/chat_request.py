@@ -31,6 +31,7 @@ from muse.api.fields import (
     read_object,
     read_text,
 )
+from muse.api.held_form import HeldForm
 from muse.api.message import Message, parse_messages
 from muse.api.response_format import parse_response_format
 from muse.api.template_options import NO_OPTIONS, TemplateOptions, parse_template_options
@@ -115,8 +116,10 @@ class ChatRequest:
     detached: the reply goes on without its client and can be read again. continue_from: id of a reply to
     go on with; messages are then those of that reply, and empty here. max_thinking_tokens: after so many
     the reasoning channel is closed. return_reasoning: the client wants to see the reasoning. json_schema:
-    what the answer must be, as JSON text. template_options: settings of the model's own template. tool_use: which
-    tools the model gets. tool_repair: a call that went wrong is told to the model, which tries again."""
+    what the answer must be, as JSON text of the client. form: what it is held to, null before that was checked
+    (actors/front/form_checker.py) and for a free answer. template_options: settings of the model's own template.
+    tool_use: which tools the model gets. tool_repair: a call that went wrong is told to the model, which tries again.
+    """
 
     messages: tuple[Message, ...]
     model: str | None
@@ -131,6 +134,7 @@ class ChatRequest:
     max_thinking_tokens: int | None = None
     return_reasoning: bool = False
     json_schema: str | None = None
+    form: HeldForm | None = None
     template_options: TemplateOptions = NO_OPTIONS
     tool_use: ToolUse = NO_TOOLS
     tool_repair: bool = False

@@ -60,7 +60,8 @@ class MuseMetrics:
     thinking_ms: the reasoning, from its first token to the answer's; with the pause of a restart in it.
     thinking_unfinished: the budget ended inside the reasoning, so there is no answer yet. earlier_*: the same counts of
     the replies that this one continues; they are not in the others. tool_warning: what was wrong with a call that the
-    model tried to make. tool_repairs: how often it was told so and tried again. max_tokens_cut_to: the
+    model tried to make. tool_repairs: how often it was told so and tried again. schema_notes: what in the client's JSON
+    Schema does not restrict the answer (unknown formats and keywords), each with its place. max_tokens_cut_to: the
     room that the prompt left, where max_tokens asked for more. resumed: how often the answer was continued after
     the model process died. draft_proposed, draft_accepted: tokens that the draft guessed and that the model took, over
     all parts of the answer but those in which the process died: of these nothing is known. context: what fills the
@@ -95,6 +96,7 @@ class MuseMetrics:
     resumed: int = 0
     tool_warning: str | None = None
     tool_repairs: int = 0
+    schema_notes: str | None = None
     cancelled: bool = False
     context: ContextShares | None = None
     finish_reason: AnswerEnd

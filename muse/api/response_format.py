@@ -2,7 +2,7 @@
 
 OpenAI's three types: `text` asks for nothing, `json_object` for any object, `json_schema` for what a schema
 describes. `strict` changes nothing: a constrained answer always follows the schema, unless it is cut. What
-the engine does not know of JSON Schema it refuses itself, when the request begins.
+the engine cannot enforce of JSON Schema is refused before the request is accepted (muse/structured).
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from muse.api.fields import Offenders, invalid_value, member, read_bool, read_ob
 MAX_SCHEMA_CHARS: Final = 64 * 1024
 """Of the schema as JSON. A schema becomes a grammar inside the engine, which is a multiple of that."""
 
-_ANY_OBJECT: Final = '{"type":"object"}'
+ANY_OBJECT: Final = '{"type":"object"}'
+"""The schema of `json_object`."""
 _PATH: Final = "response_format"
 _SCHEMA_FIELDS: Final = ("name", "description", "schema", "strict")
 
@@ -30,7 +31,7 @@ def parse_response_format(value: object, offenders: Offenders) -> str | None:
         if key != "type" and not (key == "json_schema" and kind == "json_schema"):
             offenders.add_unknown(member(_PATH, key))
     if kind != "json_schema":
-        return _ANY_OBJECT if kind == "json_object" else None
+        return ANY_OBJECT if kind == "json_object" else None
     path = f"{_PATH}.json_schema"
     described = {key: given for key, given in read_object(fields.get("json_schema"), path).items() if given is not None}
     for key in described:

@@ -1,18 +1,19 @@
 """A call that must be made (`tool_choice` required, or a certain function).
 
-The engine's grammar holds the answer to one JSON object, the name of a tool and arguments by its schema, whatever
-form the model has for calls of its own. So the call is always valid, and the model gets no thoughts before it. What
-comes out is not what the model would have written, so its ids are not kept: later prompts have the call as text.
+Constrained decoding holds the answer to one JSON object, the name of a tool and arguments by its schema
+(muse/structured/jobs.py), whatever form the model has for calls of its own. So the call is always valid, and the model
+gets no thoughts before it. What comes out is not what the model would have written, so its ids are not kept: later
+prompts have the call as text.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from collections.abc import Sequence
+from typing import Any, Final
 
 from muse.api.chat_request import ChatRequest
-from muse.api.tools import Tool
+from muse.api.held_form import HeldForm
 from muse.chat import harmony
 from muse.chat.channel_types import BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.protocol import Segment, TextSegment
@@ -20,41 +21,11 @@ from muse.protocol import Segment, TextSegment
 _CUT_OFF: Final = "The call is cut off before its end, and cannot be continued."
 
 
-def form_of(request: ChatRequest) -> str | None:
-    """The JSON schema, as text, that the answer is held to, None if it is free."""
-    use = request.tool_use
-    return call_schema(use.tools, use.forced) if use.forced else request.json_schema
-
-
-def call_schema(tools: Sequence[Tool], forced: Sequence[str]) -> str:
-    """The JSON schema of one call of one of the forced tools, as text."""
-    wanted = [tool for tool in tools if tool.name in forced]
-    if len(wanted) == 1:
-        return json.dumps(_schema_of(wanted[0], "#/properties/arguments"))
-    branches = [_schema_of(tool, f"#/anyOf/{index}/properties/arguments") for index, tool in enumerate(wanted)]
-    return json.dumps({"anyOf": branches})
-
-
-def _schema_of(tool: Tool, place: str) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": {"name": {"const": tool.name}, "arguments": _moved(tool.schema, place)},
-        "required": ["name", "arguments"],
-        "additionalProperties": False,
-    }
-
-
-def _moved(schema: Any, place: str) -> Any:
-    """The schema with its references to itself as they are when it stands at `place` of a larger one."""
-    if isinstance(schema, list):
-        return [_moved(inner, place) for inner in cast("list[Any]", schema)]
-    if not isinstance(schema, Mapping):
-        return schema
-    moved = {key: _moved(inner, place) for key, inner in cast("Mapping[str, Any]", schema).items()}
-    reference = moved.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
-        moved["$ref"] = place + reference.removeprefix("#")
-    return moved
+def form_of(request: ChatRequest) -> HeldForm | None:
+    """What the answer is held to, None if it is free. An answer with a form never begins without its check."""
+    asked = request.json_schema is not None or bool(request.tool_use.forced)
+    assert asked == (request.form is not None), "the form of a request is checked before its turn"
+    return request.form
 
 
 def call_prefix(parser: ChannelParser, forced: Sequence[str]) -> tuple[Segment, ...]:

@@ -1,29 +1,33 @@
 """Answers held to a JSON Schema: the grammar for it, and the check that it can be followed.
 
-Engines build their constraint with llguidance. It is asked first whether it can compile a schema, and reads the answer
-once more in the end, letter by letter, whatever the engine made of the grammar.
+Engines build their constraint with llguidance. Whether a client's schema can be followed is found out before a request
+comes here (muse/structured); here the grammar is asked once more, and the answer is read in the end, letter by letter,
+whatever the engine made of the grammar.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from muse.worker.engines.base import EngineFault
 
 # Spaces and line breaks between the parts are left out: free to make them, small models make nothing else.
 _OPTIONS: Final = {"whitespace_flexible": False}
-# The grammar of a list repeats its element so often; a thousand million times ends the engine.
-_MOST_ELEMENTS: Final = 1_000
-_COUNTS: Final = ("minItems", "maxItems", "minProperties", "maxProperties", "minContains", "maxContains")
+# Else the library has the engine tokenise text that can only be this: what spells a control token would become it, and
+# llama.cpp's tokeniser does not survive a long run of one kind of character.
+_HEAD: Final = '%llguidance {"no_forcing": true}\nstart: %json '
+
+
+def grammar_text(schema_text: str) -> str:
+    """The grammar of a schema that stands as JSON text. Its options are ours, whatever the schema has."""
+    return _HEAD + json.dumps({**json.loads(schema_text), "x-guidance": _OPTIONS})
 
 
 def grammar_of(schema_text: str) -> str:
     """The grammar of the answers that follow the schema. Raises EngineFault `bad_request`."""
-    schema: dict[str, Any] = json.loads(schema_text)
-    _check_counts(schema)
-    grammar = f"%llguidance {{}}\nstart: %json {json.dumps({'x-guidance': _OPTIONS, **schema})}"
+    grammar = grammar_text(schema_text)
     check_followed(_matcher(grammar))
     return grammar
 
@@ -52,14 +56,3 @@ def _matcher(grammar: str) -> Any:
     # By name, since it is for this alone and costs time to load.
     library: Any = importlib.import_module("llguidance")
     return library.LLMatcher(library.LLTokenizer("byte"), grammar, log_level=0)
-
-
-def _check_counts(value: object) -> None:
-    if isinstance(value, list):
-        for item in cast("list[object]", value):
-            _check_counts(item)
-    elif isinstance(value, dict):
-        for key, item in cast("dict[str, object]", value).items():
-            if key in _COUNTS and isinstance(item, int | float) and item > _MOST_ELEMENTS:
-                raise EngineFault("bad_request", f"the answer's schema asks for a {key} of more than {_MOST_ELEMENTS}")
-            _check_counts(item)

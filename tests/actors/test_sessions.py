@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+import attrs
 import pytest
 import trio
 
@@ -16,6 +17,8 @@ from actors.transcripts.messages import RecordedTurn, ShowSession
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.errors import MuseError
 from muse.settings import Limits
+from muse.structured.forms import asked_schemas
+from muse.structured.jobs import held_form
 from tests.actors.conftest import Core
 
 CoreFactory = Callable[..., AbstractAsyncContextManager[Core]]
@@ -28,6 +31,9 @@ def chat(text: str, **fields: Any) -> ChatRequest:
 
 
 async def start(core: Core, request: ChatRequest) -> Reply:
+    """As the front does it, which has the form of an answer checked before."""
+    if asked := asked_schemas(request):
+        request = attrs.evolve(request, form=held_form(asked))
     return await core.sessions.ask(StartTurn(request=request))
 
 

@@ -109,23 +109,6 @@ def test_a_wrong_file_fails_at_once(tmp_path: Path, option: str, path: Path | No
         assert server.stop() == 0
 
 
-@pytest.mark.parametrize("param", ["response_format", "tool_choice"])
-def test_a_schema_that_spells_a_control_token_is_refused(any_nano_server: ServerProcess, param: str) -> None:
-    """By the field that demands it, with the text and the token."""
-    schema = {"type": "object", "properties": {"k": {"enum": ["a <|start|>"]}}, "required": ["k"]}
-    body: dict[str, Any] = {"messages": [{"role": "user", "content": "hi"}]}
-    if param == "response_format":
-        body[param] = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
-    else:
-        body["tools"] = [{"type": "function", "function": {"name": "f", "parameters": schema}}]
-        body[param] = "required"
-    refused = any_nano_server.post("/v1/chat/completions", body)
-    assert refused.status_code == 400, refused.text
-    error = refused.json()["error"]
-    assert (error["code"], error["param"]) == ("bad_request", param)
-    assert "'a <|start|>'" in error["message"]
-
-
 def test_a_message_of_one_long_run_is_too_long(any_nano_server: ServerProcess) -> None:
     """For the context, not for the engine."""
     refused = any_nano_server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "y" * 60_000}]})

@@ -58,7 +58,7 @@ def test_an_answer_in_the_form_of_a_schema(client: OpenAI, question: dict[str, A
     form["json_schema"]["schema"] = {"type": "nonsense"}
     with pytest.raises(openai.BadRequestError) as caught:
         client.chat.completions.create(model=None, **question, max_tokens=60, response_format=form)
-    assert caught.value.param == "response_format"
+    assert caught.value.param == "response_format.json_schema.schema"
 
 
 def test_a_stream_equals_the_whole_answer(client: OpenAI, question: dict[str, Any]) -> None:

@@ -150,7 +150,9 @@ def test_a_schema_that_cannot_be_followed_is_named(muse_server: ServerProcess) -
     body = {"messages": [{"role": "user", "content": "Hi"}], "tools": [tool], "tool_choice": "required"}
     answer = muse_server.post("/v1/chat/completions", body)
     assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == "tool_choice"
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == ("invalid_schema", "tools[0].function.parameters")
+    assert "tool 'f'" in error["message"]
 
 
 @pytest.mark.model

@@ -34,11 +34,9 @@ def test_an_answer_is_read_along_its_schema() -> None:
         ({"$ref": "#/nowhere"}, "nowhere"),
         ({"type": "string", "pattern": "(((("}, "regex"),
         ({"type": "object", "properties": {"x": False}, "required": ["x"]}, "Unsatisfiable"),
-        ({"type": "array", "items": {"type": "string"}, "minItems": 10**9}, "minItems of more than 1000"),
-        ({"anyOf": [{"properties": {"a": {"maxItems": 1001}}}]}, "maxItems of more than 1000"),
         ({"$ref": "#"}, "."),
     ],
-    ids=["type", "ref", "pattern", "nothing", "items", "within", "endless"],
+    ids=["type", "ref", "pattern", "nothing", "endless"],
 )
 def test_a_schema_that_cannot_be_followed_is_refused(schema: dict[str, object], words: str) -> None:
     """With what is wrong with it."""

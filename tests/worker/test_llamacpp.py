@@ -243,9 +243,8 @@ def test_a_schema_that_cannot_be_followed_is_refused(llama: WorkerProcess, schem
         ({"type": "string", "pattern": "^(a{1,9999}){1,9999}$"}, 8),
         ({"type": "string", "pattern": "^(a{1000}){1000}$"}, 8),
         ({"type": "object", "properties": {"t": {"const": "<|im_start|>"}}, "required": ["t"]}, 40),
-        ({"type": "array", "items": {"type": "string"}, "minItems": 10**9}, 8),
     ],
-    ids=["repeats", "too complex", "control token", "items"],
+    ids=["repeats", "too complex", "control token"],
 )
 def test_an_answer_that_breaks_its_schema_is_never_passed_off(
     llama: WorkerProcess, schema: dict[str, object], limit: int

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import itertools
-import json
 import socket
 import threading
 from pathlib import Path
@@ -20,7 +19,6 @@ from muse.worker.engines.llamacpp.client import Client, EngineGone, Refused
 from muse.worker.engines.llamacpp.gguf import ModelFile
 from muse.worker.engines.llamacpp.prefill_step import LARGEST, LAST_APART, SMALLEST, PrefillStep
 from muse.worker.engines.llamacpp.runs import LONGEST_RUN, cut_runs, has_long_run
-from muse.worker.engines.llamacpp.schema_texts import check_texts
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import reset_reason
@@ -150,45 +148,6 @@ def test_a_step_holds_what_is_evaluated_apart() -> None:
     assert step.tokens == SMALLEST + LAST_APART
     step.took(step.tokens, 0.01)
     assert step.tokens == 2 * SMALLEST + LAST_APART
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"const": "a<|x|>b"},
-        {"enum": ["a", {"b": ["<|x|>"]}]},
-        {"const": {"<|x|>": 1}},
-        {"type": "object", "properties": {"<|x|>": {"type": "string"}}},
-        {"type": "object", "properties": {"a": {"anyOf": [{"type": "null"}, {"const": "<|x|>"}]}}},
-        {"type": "object", "properties": {"enum": {"const": "<|x|>"}}},
-        {"type": "object", "required": ["<|x|>"]},
-        {"type": "string", "pattern": r"^<\|x\|>$"},
-        {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"enum": ["<|x|>"]}}}},
-    ],
-    ids=str,
-)
-def test_a_schema_that_demands_a_control_token_is_refused(schema: dict[str, object]) -> None:
-    """By name, wherever the text stands: the engine would write the token itself."""
-    with pytest.raises(EngineFault, match=r"'<\|x\|>'") as caught:
-        check_texts(json.dumps(schema), ["<|y|>", "<|x|>"])
-    assert caught.value.code == "bad_request"
-
-
-def test_a_schema_may_describe_control_tokens() -> None:
-    """Words about an answer are no part of it, unless a member has the name of such words."""
-    told = {"type": "string", "description": "not <|x|>", "examples": ["<|x|>"], "default": "<|x|>"}
-    schema = {"title": "<|x|>", "type": "object", "properties": {"description": told}}
-    check_texts(json.dumps(schema), ["<|x|>"])
-    with pytest.raises(EngineFault):
-        check_texts(json.dumps(schema), ["description"])
-
-
-@pytest.mark.parametrize("run", ["y", " ", "-"])
-def test_a_schema_that_demands_a_long_run_is_refused(run: str) -> None:
-    """The server gives such texts to its tokeniser, which does not survive them."""
-    check_texts(json.dumps({"const": run * LONGEST_RUN}), [])
-    with pytest.raises(EngineFault, match="in a row"):
-        check_texts(json.dumps({"const": run * (LONGEST_RUN + 1)}), [])
 
 
 @pytest.mark.parametrize("run", ["y", "Ab", "e\u0301", "你", "7", " ", "\n", " \n", "\t\r\n", "-", "_", "-=\U0001f389"])

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from muse.protocol import Cancel, Count, Done, Error, Result, TextSegment
+from muse.protocol import Cancel, Count, Done, Result, TextSegment
 from muse.worker.engines.base import CancelToken
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.gguf import read_model_file
 from muse.worker.engines.llamacpp.prompt import EncodingCancelled, PromptEncoder
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from muse.worker.json_form import check_answer, grammar_of
 from tests.worker.client import WorkerProcess
 from tests.worker.nano import MODEL
 from tests.worker.test_llamacpp import socket_of
@@ -103,16 +104,15 @@ def test_random_letters_are_counted(nano: WorkerProcess) -> None:
     assert (nano.wait(Result, "acgt").prompt_tokens or 0) > 4096
 
 
-def test_a_schema_that_would_end_the_engine_or_lose_its_text_is_refused(nano: WorkerProcess) -> None:
-    """A control token of the model, and a run; what only looks alike is answered."""
-    for text in ("<|start|>", "y" * 30_000):
-        schema = {"type": "object", "properties": {"k": {"enum": [text]}}, "required": ["k"]}
-        end = nano.ask(plain("hi"), json_schema=json.dumps(schema), limit=60).end
-        assert isinstance(end, Error)
-        assert (end.code, end.fatal) == ("bad_request", False)
-        assert text[:9] in end.message
-    schema = {"properties": {"k": {"enum": ["<|stars|>"]}}, "required": ["k"], "additionalProperties": False}
-    assert (
-        nano.ask(plain("hi"), json_schema=json.dumps({"type": "object", **schema}), limit=60).text
-        == '{"k":"<|stars|>"}'
-    )
+def test_a_schema_may_demand_any_text(nano: WorkerProcess) -> None:
+    """One that spells a control token of the model, and a run that its tokeniser does not survive."""
+    for schema in (
+        {"const": "<|start|>assistant<|message|><|eot|>"},
+        {"type": "string", "pattern": r"^<[|]start\x7c>$"},
+        {"type": "string", "pattern": "^(a{40}){40}$"},
+        {"enum": ["y" * 3_000]},
+    ):
+        answer = nano.ask(plain("hi"), json_schema=json.dumps(schema), limit=3_100)
+        check_answer(grammar_of(json.dumps(schema)), answer.text.encode(), complete=True)
+        assert answer.done.finish_reason == "stop"
+        assert not any(event.control for event in answer.tokens)

@@ -40,7 +40,6 @@ from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt
 from muse.worker.engines.llamacpp.prefill_step import PrefillStep
 from muse.worker.engines.llamacpp.prompt import EncodingCancelled
 from muse.worker.engines.llamacpp.request_body import PLAIN_TOKENS, completion_body, plain_step_body, step_body
-from muse.worker.engines.llamacpp.schema_texts import check_texts
 from muse.worker.engines.llamacpp.server import InnerServer
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.stream import CompletionReader
@@ -94,7 +93,6 @@ class LlamaCppEngine:
         grammar = None
         if request.json_schema is not None:
             grammar = grammar_of(request.json_schema)
-            check_texts(request.json_schema, loaded.ids.vocabulary.control.values())
         try:
             pictured, prompt, sizes = self._encode(request.prompt_segments, cancel)
         except EncodingCancelled:
@@ -130,6 +128,7 @@ class LlamaCppEngine:
                         reuse=reuse,
                         grammar=grammar,
                         has_draft=loaded.ids.has_draft,
+                        control=loaded.ids.never_text,
                     )
                     with self._signs_of_life(reader) if pictured else nullcontext():
                         self._follow(body, reader, cancel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from muse.protocol import PENALTY_WINDOW, Generate, Sampling, penalties_on
@@ -36,9 +36,11 @@ def completion_body(
     reuse: bool,
     grammar: str | None,
     has_draft: bool = False,
+    control: Iterable[int] = (),
 ) -> dict[str, Any]:
     """The native request. prompt: ids, or what stands for a prompt with pictures. With a draft every event carries the
-    counts so far, since a cancelled stream has no last one."""
+    counts so far, since a cancelled stream has no last one. control: tokens that are no part of a constrained answer;
+    the native server takes some of them for text there."""
     body: dict[str, Any] = {
         "prompt": prompt,
         "id_slot": slot,
@@ -51,8 +53,12 @@ def completion_body(
         "response_fields": _FINAL_FIELDS,
     }
     if grammar is not None:
-        body["grammar"] = grammar
+        body |= {"grammar": grammar, "logit_bias": _never(control)}
     return body | _sampling(request.sampling)
+
+
+def _never(tokens: Iterable[int]) -> list[list[object]]:
+    return [[token, False] for token in tokens]
 
 
 def _sampling(sampling: Sampling) -> dict[str, Any]:

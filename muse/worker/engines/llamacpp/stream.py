@@ -25,6 +25,11 @@ class ModelIds:
     end: frozenset[int]
     has_draft: bool = False
 
+    @property
+    def never_text(self) -> list[int]:
+        """Control tokens that do not end an answer: no part of a constrained one."""
+        return [token for token in self.vocabulary.control if token not in self.end]
+
 
 class CompletionReader:
     """Follows the streams of one request and emits accepted, progress and tokens as they become known.

@@ -1,0 +1,65 @@
+"""References inside a schema, resolved as JSON Schema says (`$ref`, `$id`, `$anchor`), by the library `referencing`."""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias, cast
+
+from referencing import Registry, Resource, Specification
+from referencing.exceptions import NoSuchAnchor, PointerToNowhere, Unresolvable
+from referencing.jsonschema import DRAFT202012, UnknownDialect, specification_with
+
+from muse.structured.faults import SchemaFault, join
+
+Resolver: TypeAlias = Any
+"""`referencing`'s: says what the references mean that stand at one place."""
+
+_BROKEN: Final = (AttributeError, TypeError, ValueError, LookupError)
+
+
+class References:
+    """Of one schema of a client. root: the resolver of the whole."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        """Raises SchemaFault."""
+        self._dialect = self._dialect_of(schema, cast("Specification[Any]", DRAFT202012))
+        try:
+            resource = self._resource(schema)
+            identity = resource.id() or ""
+            library: Any = Registry
+            registry = library().with_resource(identity, resource).crawl()
+        except _BROKEN:
+            raise SchemaFault("#", "$id, $anchor, $defs or another keyword has a value of the wrong type") from None
+        self.root: Final[Resolver] = registry.resolver(identity)
+
+    def inside(self, resolver: Resolver, schema: dict[str, Any]) -> Resolver:
+        """The resolver of a part, which may have an `$id` of its own."""
+        return resolver.in_subresource(self._resource(schema))
+
+    def look_up(self, resolver: Resolver, reference: object, pointer: str) -> tuple[Any, Resolver]:
+        """What a `$ref` stands for, and the resolver there. Raises SchemaFault."""
+        pointer = join(pointer, "$ref")
+        if not isinstance(reference, str):
+            raise SchemaFault(pointer, "must be a string")
+        shown = repr(reference[:80])
+        try:
+            resolved = resolver.lookup(reference)
+        except (PointerToNowhere, NoSuchAnchor):
+            raise SchemaFault(pointer, f"{shown} points to nothing in this schema") from None
+        except Unresolvable:
+            raise SchemaFault(pointer, f"{shown} points outside this schema; put its target into $defs") from None
+        except _BROKEN:
+            raise SchemaFault(pointer, f"{shown} cannot be resolved") from None
+        return resolved.contents, resolved.resolver
+
+    def _resource(self, schema: dict[str, Any]) -> Resource[Any]:
+        return Resource(contents=schema, specification=self._dialect_of(schema, self._dialect))
+
+    @staticmethod
+    def _dialect_of(schema: dict[str, Any], default: Specification[Any]) -> Specification[Any]:
+        dialect = schema.get("$schema")
+        if dialect is None:
+            return default
+        try:
+            return specification_with(dialect)
+        except (UnknownDialect, AttributeError):
+            raise SchemaFault("#/$schema", "is no known version of JSON Schema; leave it out for 2020-12") from None

@@ -171,6 +171,7 @@ class WorkerLink:
                 for line in splitter.feed(chunk):
                     if not self._killed:  # what a condemned worker said afterwards counts for nothing
                         on_line(line)
+                chunk = line = b""  # not kept while the worker is silent: they are texts of requests
         except LineTooLong as fault:
             self.kill(f"The model process broke the protocol: {fault}.")
         except trio.BrokenResourceError:
@@ -211,4 +212,5 @@ class WorkerLink:
             if scope.cancelled_caught:
                 self.kill("The model process stopped reading its requests.")
                 return
+            del line  # a prompt, which is not kept until the next one
         await stream.aclose()

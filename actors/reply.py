@@ -107,6 +107,7 @@ class Reply:
         self.abandoned: Final = trio.Event()
         self._readers = 0
         self._blocks: list[_Block] = []
+        self._calls: list[ToolCall] = []
         self._end = 0
         self._signal = Signal()
 
@@ -128,7 +129,8 @@ class Reply:
         if last is not None and last.channel == channel and len(last.text) + len(text) <= BLOCK_CHARS:
             last.text += text
         else:
-            self._blocks.append(_Block(channel, self._end, text))
+            for start in range(0, len(text), BLOCK_CHARS):
+                self._blocks.append(_Block(channel, self._end + start, text[start : start + BLOCK_CHARS]))
         self._end += len(text)
         self._signal.notify()
 
@@ -137,7 +139,8 @@ class Reply:
         if self.outcome is not None:
             raise RuntimeError("append after the outcome")
         text = json.dumps({"id": call.id, "name": call.name, "arguments": call.arguments})
-        self._blocks.append(_Block("tool_call", self._end, text, (len(self.calls), call)))
+        self._blocks.append(_Block("tool_call", self._end, text, (len(self._calls), call)))
+        self._calls.append(call)
         self._end += len(text)
         self._signal.notify()
 
@@ -189,7 +192,12 @@ class Reply:
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         """All calls of tools so far."""
-        return tuple(block.call[1] for block in self._blocks if block.call is not None)
+        return tuple(self._calls)
+
+    @property
+    def call_count(self) -> int:
+        """How many that are."""
+        return len(self._calls)
 
     def text(self, channel: Channel) -> str:
         """Everything said on one channel so far."""

@@ -9,7 +9,7 @@ beyond the status number kept here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
 
 JsonScalar = str | int | float | bool | None
 
@@ -51,6 +51,14 @@ class MuseError(Exception):
         self.param = param
         self.retry_after_s = retry_after_s
         self.data: Mapping[str, JsonScalar] = dict(data or {})
+
+    def again(self) -> Self:
+        """The same error, to be raised once more or kept. A raised error holds the frames that it went through, and so
+        the texts of one request for as long as anybody keeps it: what is kept or shared is never raised itself."""
+        fault = type(self).__new__(type(self))
+        fault.args = self.args
+        fault.__dict__.update(self.__dict__)
+        return fault
 
     @property
     def type(self) -> str:

@@ -16,7 +16,7 @@ import trio
 from quart import Blueprint, Response, request
 from quart.typing import ResponseReturnValue
 
-from actors.front.body import read_parsed
+from actors.front.body import THREAD_BYTES, read_parsed
 from actors.front.context import FrontContext
 from actors.front.reply_stream import StreamOptions, reply_events
 from actors.front.sse import sse_response
@@ -133,16 +133,24 @@ async def _whole(context: FrontContext, chat: ChatRequest, reply: Reply) -> Resp
     finally:
         reply.abandon()
     if isinstance(outcome, Failed):
-        raise outcome.fault
-    return completion_body(
-        reply_id=reply.id,
-        model=reply.model_id,
-        created=reply.created,
-        text=reply.text("answer"),
-        reasoning=reply.text("reasoning") if chat.return_reasoning else None,
-        calls=reply.calls,
-        metrics=outcome.metrics,
-    )
+        raise outcome.fault.again()
+    metrics = outcome.metrics
+
+    def written() -> bytes:
+        body = completion_body(
+            reply_id=reply.id,
+            model=reply.model_id,
+            created=reply.created,
+            text=reply.text("answer"),
+            reasoning=reply.text("reasoning") if chat.return_reasoning else None,
+            calls=reply.calls,
+            metrics=metrics,
+        )
+        return json.dumps(body).encode()
+
+    # A long one in a thread: thousands of calls take a while to write.
+    data = written() if reply.end <= THREAD_BYTES else await trio.to_thread.run_sync(written)
+    return Response(data, mimetype="application/json")
 
 
 async def _wait_model(context: FrontContext) -> None:
@@ -158,7 +166,7 @@ async def _start_stream(context: FrontContext, chat: ChatRequest, reply: Reply) 
         with trio.move_on_after(context.settings.limits.first_byte_s):
             await reply.wait_accepted()
         if isinstance(reply.outcome, Failed) and not reply.accepted:
-            raise reply.outcome.fault
+            raise reply.outcome.fault.again()
     except BaseException:
         reply.abandon()
         raise

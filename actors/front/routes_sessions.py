@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from quart import Blueprint, request
+import json
+from typing import Final
+
+import trio
+from quart import Blueprint, Response, request
 
 from actors.front.body import read_parsed
 from actors.front.context import FrontContext
@@ -14,6 +18,18 @@ from muse.api.message import Message, content_of, parse_messages
 from muse.api.responses import call_dict
 from muse.errors import ClientFault
 from muse.strict_json import JsonValue
+
+_READ_ONLY: Final = (
+    "session_id",
+    "object",
+    "created",
+    "running",
+    "turns",
+    "exact_turns",
+    "waiting",
+    "resident_tokens",
+)
+"""Members of what `GET /v1/sessions/{id}` answers, beside its messages."""
 
 
 def session_routes(context: FrontContext) -> Blueprint:
@@ -27,8 +43,11 @@ def session_routes(context: FrontContext) -> Blueprint:
         return {"object": "list", "data": [_summary(view) for view in views]}
 
     @routes.get("/v1/sessions/<path:session_id>")
-    async def show_session(session_id: str) -> dict[str, object]:
-        return _described(await sessions.ask(DescribeSession(session_id=parse_session_id(session_id))))
+    async def show_session(session_id: str) -> Response:
+        state = await sessions.ask(DescribeSession(session_id=parse_session_id(session_id)))
+        # In a thread: a session may have megabytes.
+        written = await trio.to_thread.run_sync(lambda: json.dumps(_described(state)).encode())
+        return Response(written, mimetype="application/json")
 
     @routes.put("/v1/sessions/<path:session_id>")
     async def set_history(session_id: str) -> dict[str, object]:
@@ -50,12 +69,12 @@ def session_routes(context: FrontContext) -> Blueprint:
 
 
 def _parse_history(body: JsonValue) -> tuple[Message, ...]:
-    """The body {"messages": [...]}, and nothing else."""
+    """The body {"messages": [...]}. What else `GET` says of a session may come back with it, and changes nothing."""
     if not isinstance(body, dict):
         raise ClientFault("invalid_type", 'The body must be {"messages": [...]}.')
     offenders = Offenders()
     for key in body:
-        if key != "messages":
+        if key not in ("messages", *_READ_ONLY):
             offenders.add_unknown(key)
     messages = parse_messages(body.get("messages"), offenders)
     offenders.raise_if_any()
@@ -105,7 +124,8 @@ def _message(message: Message, turn: RecordedTurn | None) -> dict[str, object]:
     if message.tool_call_id is not None:
         shown["tool_call_id"] = message.tool_call_id
     if turn is None or not turn.reply_id:
-        return shown
+        details = message.details if turn is None else turn.details
+        return {**shown, **json.loads(details)} if details else shown
     if turn.reasoning:
         shown["reasoning_content"] = turn.reasoning
     shown["reply_id"] = turn.reply_id

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, assert_never
 
@@ -88,6 +89,7 @@ class SessionManager:
         """Serve until the inbox is closed, then cancel what runs."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_board)
+            nursery.start_soon(self._tidy_shelf)
             task_status.started()
             async for message in self._inbox:
                 match message:
@@ -109,9 +111,10 @@ class SessionManager:
                         nursery.start_soon(self._set_history, message)
                     case EndSession():
                         self._ending[message.session_id] += 1
-                        nursery.start_soon(self._end_session, message)
+                        nursery.start_soon(self._end_session, message, self._shelf.of_session(message.session_id))
                     case _:
                         assert_never(message)
+                del message  # or the last request's text would be kept until the next one
             nursery.cancel_scope.cancel()
 
     # ------------------------------------------------------------ requests
@@ -132,11 +135,16 @@ class SessionManager:
         request, earlier = message.request, None
         if request.continue_from is not None:
             try:
-                earlier = continuable(self._shelf.find(request.continue_from, trio.current_time()))
+                earlier = continuable(self._find_continued(request.continue_from))
             except MuseError as fault:
                 message.port.fail(fault)
                 return
-            request = attrs.evolve(request, messages=earlier.request.messages, session_id=earlier.request.session_id)
+            request = attrs.evolve(
+                request,
+                messages=earlier.request.messages,
+                session_id=earlier.request.session_id,
+                tool_use=earlier.request.tool_use,
+            )
         reply = Reply(new_reply_id(), request.session_id)
         turn = Turn(
             request=request,
@@ -152,6 +160,11 @@ class SessionManager:
         nursery.start_soon(self._run_turn, turn)
         self._admit()
         message.port.answer(reply)
+
+    def _find_continued(self, reply_id: str) -> Turn | None:
+        turn = self._shelf.find(reply_id, trio.current_time())
+        # Of a session that is being deleted nothing goes on.
+        return None if turn is not None and self._is_ending(turn.reply.session_id) else turn
 
     def _find(self, message: FindReply) -> None:
         turn = self._shelf.find(message.reply_id, trio.current_time())
@@ -255,7 +268,7 @@ class SessionManager:
     async def _set_history(self, message: SetHistory) -> None:
         session_id = message.session_id
         try:
-            if self._unfinished(session_id):
+            if self._unfinished(session_id) or self._is_ending(session_id):
                 raise session_busy()
             await self._transcripts.ask(ReplaceHistory(session_id=session_id, messages=message.messages))
         except MuseError as fault:
@@ -263,10 +276,10 @@ class SessionManager:
         else:
             message.port.answer(None)
 
-    async def _end_session(self, message: EndSession) -> None:
+    async def _end_session(self, message: EndSession, turns: Sequence[Turn]) -> None:
+        """turns: all that the session had when this was asked for. What comes later under its name is a new session."""
         session_id = message.session_id
         try:
-            turns = [turn for turn in self._running + self._queue if turn.reply.session_id == session_id]
             for turn in turns:
                 turn.cancel()
             while any(turn in self._running or turn in self._queue for turn in turns):
@@ -278,6 +291,7 @@ class SessionManager:
                     raise
                 # Nothing is left to clear: a worker's memory ends with it.
             await self._transcripts.ask(ForgetSession(session_id=session_id))
+            self._shelf.forget(turns)
         except MuseError as fault:
             message.port.fail(fault)
         else:
@@ -299,7 +313,10 @@ class SessionManager:
     def _session_free(self, session_id: str | None) -> bool:
         if session_id is None:
             return True
-        return not self._ending[session_id] and all(turn.reply.session_id != session_id for turn in self._running)
+        return not self._is_ending(session_id) and all(turn.reply.session_id != session_id for turn in self._running)
+
+    def _is_ending(self, session_id: str | None) -> bool:
+        return session_id is not None and self._ending[session_id] > 0
 
     def _has_room_for(self, session_id: str | None) -> bool:
         return len(self._running) < self._capacity() and self._session_free(session_id)
@@ -318,6 +335,16 @@ class SessionManager:
                 turn.place(position)
         waiting = tuple(turn.reply.id for turn in self._queue)
         self._board.change(requests=RequestCounts(running=len(self._running), waiting=waiting))
+
+    async def _tidy_shelf(self) -> None:
+        """Forget replies when their time is over, also while nobody asks for anything."""
+        while True:
+            due = self._shelf.next_due
+            if due is None:
+                await self._turn_over.wait()
+            else:
+                await trio.sleep_until(due)
+                self._shelf.tidy(trio.current_time())
 
     async def _watch_board(self) -> None:
         prepared: Ready | None = None

@@ -6,10 +6,13 @@ await anywhere: it is called from the pipe reader.
 
 from __future__ import annotations
 
+import attrs
+
 from actors.reply import Reply
 from actors.sessions.calls import Calls
 from actors.sessions.generated import Generated
 from muse.api.chat_request import ChatRequest
+from muse.api.history_limits import MAX_CALLS
 from muse.api.tools import ToolCall
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.chat.channels import parser_for
@@ -53,11 +56,14 @@ class Answer:
         self._earlier: dict[Channel, str] = {"answer": "", "reasoning": ""}
         self.earlier_tokens = 0
         self.earlier_thinking_tokens = 0
+        self._has_said = False  # a word of the answer
         self._says_thoughts = False  # with its last event
         self._begins_anew = False  # all that the answer held was a call that is tried again
         self._reply = reply
         self._parser = parser
         self._stop = StopMatcher(stops)
+        self._stops = stops
+        self._stop_behind = StopMatcher(stops)  # on what is said behind a broken call that is held
         self._max_thinking_tokens = max_thinking_tokens
         self._one_call = one_call
         self._own_words = own_words
@@ -121,6 +127,7 @@ class Answer:
         the cancel took effect."""
         before = self.generated.tokens
         thinking = self.is_thinking
+        event = _encodable(event)
         self.generated.add(event)
         if self.stopped:
             return
@@ -146,15 +153,18 @@ class Answer:
         if self.stopped or not self._repair:
             return False
         self._give(self._parser.flush())
-        call = self._calls.take_for_repair()
-        if call is None:
+        taken = self._calls.take_for_repair()
+        if taken is None:
             return False
+        call, said = taken
         result = self._parser.answer_call(call.name or "unknown", f"Error: {call.reason} Nothing was called.")
         if result is None:
             self._show_broken(call.text)
+            self._show_broken(said)
             return False
         self.generated.insert(result)
-        self._begins_anew = not self.text("answer")
+        self._show_broken(said)
+        self._begins_anew = not self._has_said
         return True
 
     def flush(self, *, is_cut: bool) -> None:
@@ -176,9 +186,11 @@ class Answer:
 
     def _release(self) -> None:
         """Give out what was held back, up to a stop string in it."""
-        self._show_broken(self._calls.release())
+        call, said = self._calls.release()
+        self._show_broken(call)
+        self._say(False, said)
         if not self.stopped:
-            self._reply.append("answer", self._stop.flush())
+            self._show(self._stop.flush())
 
     def _give(self, events: list[Event]) -> None:
         for event in events:
@@ -189,8 +201,10 @@ class Answer:
                     self._release()
                     if not self.stopped:
                         self._calls.found(event)
-                        self.stopped = self._one_call
+                        self.stopped = self._one_call or self._reply.call_count >= MAX_CALLS
                 case BrokenCall():
+                    if not self._calls.is_holding:
+                        self._stop_behind = StopMatcher(self._stops)
                     self._show_broken(self._calls.broken(event))
                 case (channel, text):
                     self._say(channel == "reasoning", text)
@@ -198,7 +212,7 @@ class Answer:
     def _show_broken(self, text: str) -> None:
         if text:
             # It stands apart from what was said before; that may have been broken too, and was never shown.
-            self._say(False, text if self.text("answer") else text.lstrip())
+            self._say(False, text if self._has_said else text.lstrip())
 
     def continue_in(self, reply: Reply, *, stops: tuple[str, ...], max_thinking_tokens: int | None) -> Answer:
         """The same answer, going on in another reply."""
@@ -218,6 +232,7 @@ class Answer:
         following.earlier_tokens = following.generated.tokens
         following.earlier_thinking_tokens = self.earlier_thinking_tokens + self.thinking_tokens
         following._earlier = {channel: self.text(channel) for channel in self._earlier}
+        following._has_said = bool(following._earlier["answer"])
         if max_thinking_tokens == 0:
             following.close_reasoning()  # an open thought is not to have one more token
         following.begun = following.generated.text
@@ -227,13 +242,32 @@ class Answer:
         if reasoning:
             self._says_thoughts = True
             self._reply.append("reasoning", text)
-        elif not self.stopped:
+        elif self.stopped:
+            return
+        elif self._calls.is_holding:
+            self._calls.hold(text)
+            if self._stop_behind.feed(text)[1]:
+                self._release()
+        else:
             if self._begins_anew:
                 # The blank line that parts it from a call that nobody saw.
                 text = text.lstrip("\n")
                 self._begins_anew = not text
             visible, self.stopped = self._stop.feed(text)
-            self._reply.append("answer", visible)
+            self._show(visible)
+
+    def _show(self, text: str) -> None:
+        self._has_said = self._has_said or bool(text)
+        self._reply.append("answer", text)
+
+
+def _encodable(event: Tokens) -> Tokens:
+    """Half of a surrogate pair is no text: a client could neither show it nor hand it back."""
+    try:
+        event.text.encode()
+    except UnicodeEncodeError:
+        return attrs.evolve(event, text=event.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
+    return event
 
 
 def begin_answer(request: ChatRequest, reply: Reply, model: Ready, parts: tuple[PromptPart, ...]) -> Answer:

@@ -25,6 +25,14 @@ _BLOCK_CHARS: Final = 4096
 
 
 @attrs.define(slots=True)
+class _Words:
+    """Text whose ids are not known, in pieces: joined once, when it is needed."""
+
+    special: bool
+    pieces: list[str]
+
+
+@attrs.define(slots=True)
 class Generated:
     """Append-only. `tokens` counts exactly while ids are known; a piece without ids counts as one token
     for each of its UTF-8 bytes, the most it can be: a budget stays a promise, and an answer may end a
@@ -32,7 +40,7 @@ class Generated:
 
     tokens: int = 0
     exact: bool = True
-    _runs: list[array[int] | TextSegment] = attrs.field(factory=list["array[int] | TextSegment"], alias="runs")
+    _runs: list[array[int] | _Words] = attrs.field(factory=list["array[int] | _Words"], alias="runs")
     _spelled: list[str] = attrs.field(factory=list[str], alias="spelled")
 
     def add(self, event: Tokens) -> None:
@@ -68,10 +76,10 @@ class Generated:
     def _append_text(self, segment: TextSegment) -> None:
         self.exact = False
         last = self._runs[-1] if self._runs else None
-        if isinstance(last, TextSegment) and last.special == segment.special:
-            self._runs[-1] = TextSegment(text=last.text + segment.text, special=last.special)
+        if isinstance(last, _Words) and last.special == segment.special:
+            last.pieces.append(segment.text)
         else:
-            self._runs.append(segment)
+            self._runs.append(_Words(segment.special, [segment.text]))
 
     def _spell(self, text: str) -> None:
         if self._spelled and len(self._spelled[-1]) + len(text) <= _BLOCK_CHARS:
@@ -86,7 +94,12 @@ class Generated:
 
     def segments(self) -> tuple[Segment, ...]:
         """The continuation of the prompt."""
-        return tuple(IdsSegment(ids=tuple(run)) if isinstance(run, array) else run for run in self._runs)
+        return tuple(
+            IdsSegment(ids=tuple(run))
+            if isinstance(run, array)
+            else TextSegment(text="".join(run.pieces), special=run.special)
+            for run in self._runs
+        )
 
     def ids(self) -> tuple[int, ...] | None:
         """All ids, or None when any is unknown."""
@@ -96,5 +109,5 @@ class Generated:
 
     def copy(self) -> Generated:
         """An independent copy."""
-        runs = [run[:] if isinstance(run, array) else run for run in self._runs]
+        runs = [run[:] if isinstance(run, array) else _Words(run.special, run.pieces[:]) for run in self._runs]
         return Generated(tokens=self.tokens, exact=self.exact, runs=runs, spelled=self._spelled[:])

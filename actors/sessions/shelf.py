@@ -2,12 +2,14 @@
 
 Rule of forgetting: a running turn is never forgotten. A finished one is kept for KEEP_S seconds, but at
 most MAX_FINISHED of them, MAX_CHARS characters of text and MAX_PICTURE_BYTES of pictures in all, each of these
-counted once; the one that finished first goes first. What is gone is answered 404 by name, never as if it had not been.
+counted once; the one that finished first goes first. With its session all of a session's go. What is gone is answered
+404 by name, never as if it had not been.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 import attrs
@@ -62,12 +64,30 @@ class Shelf:
         kept = self._finished.get(reply_id)
         return kept.turn if kept is not None else None
 
+    def of_session(self, session_id: str) -> tuple[Turn, ...]:
+        """The turns of a session that are here, running and finished."""
+        turns = [*self._running.values(), *(finished.turn for finished in self._finished.values())]
+        return tuple(turn for turn in turns if turn.reply.session_id == session_id)
+
+    def forget(self, turns: Iterable[Turn]) -> None:
+        """Drop finished turns; those that are gone already are fine."""
+        for turn in turns:
+            finished = self._finished.pop(turn.reply.id, None)
+            if finished is not None:
+                self._chars -= finished.chars
+
+    @property
+    def next_due(self) -> float | None:
+        """When the time of the turn that finished first is over; None: none is finished."""
+        first = next(iter(self._finished.values()), None)
+        return first.at + KEEP_S if first is not None else None
+
     def tidy(self, now: float) -> None:
         """Forget what the rule says."""
         while self._finished:
             first = next(iter(self._finished.values()))
             if (
-                now - first.at <= KEEP_S
+                now < first.at + KEEP_S
                 and len(self._finished) <= MAX_FINISHED
                 and self._chars <= MAX_CHARS
                 and bytes_in_memory(finished.pictures for finished in self._finished.values()) <= MAX_PICTURE_BYTES
@@ -81,7 +101,8 @@ def _size(turn: Turn) -> int:
     """Characters (ids counted as four each) that keeping the turn costs: prompt and answer, but no pictures."""
     size = turn.reply.end
     if turn.answer is None:
-        return size + sum(len(message.content) for message in turn.request.messages)
+        return size + sum(len(message.content) + len(message.details) for message in turn.request.messages)
+    size += sum(len(message.details) for message in turn.request.messages)
     size += sum(len(part.spelled) for part in turn.answer.parts) + len(turn.answer.generated.text)
     for segment in turn.answer.prompt + turn.answer.generated.segments():
         match segment:

@@ -140,10 +140,14 @@ class Turn:
 
     async def run(self) -> None:
         """Bring the request to its outcome. Cancelled from outside (shutdown): the manager ends the reply."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_readers)
-            await self._bring_to_an_end()
-            nursery.cancel_scope.cancel()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_readers)
+                await self._bring_to_an_end()
+                nursery.cancel_scope.cancel()
+        finally:
+            # A reply that is kept must not keep those alive that it continues.
+            self._earlier = self.history.begun = None
 
     # ------------------------------------------------------------ the way of a request
 
@@ -169,7 +173,7 @@ class Turn:
                 with self._until_cancelled():
                     command = await self._continuation(last)
         except MuseError as fault:
-            self._fault = fault
+            self._fault = fault.again()
         await self._conclude()
 
     @contextmanager
@@ -196,7 +200,7 @@ class Turn:
                 # What it waited for may have been a turn of the same session.
                 self.answer = answer = await self._make_answer(model)
                 segments = answer.prompt + answer.generated.segments()
-        self._earlier = None  # a chain of continued replies must not keep its beginning alive
+        self._earlier = None
         return protocol.Generate(
             request_id=self.reply.id,
             session_id=self.request.session_id,

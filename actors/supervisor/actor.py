@@ -84,6 +84,7 @@ class WorkerSupervisor:
             task_status.started()
             async for message in self._inbox:
                 self._handle(message)
+                del message  # or the last prompt would be kept until the next message
             self._stopping = True
             self._move("drain", stage=None, fraction=None)
             if self._run is not None:

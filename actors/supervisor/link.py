@@ -176,6 +176,7 @@ class WorkerLink:
                 for line in splitter.feed(chunk):
                     if not self._killed:  # what a condemned worker said afterwards counts for nothing
                         on_line(line)
+                chunk = line = b""  # not kept while the worker is silent: they are texts of requests
         except LineTooLong as fault:
             self.kill(f"The model process broke the protocol: {fault}.")
         except trio.BrokenResourceError:
@@ -216,6 +217,7 @@ class WorkerLink:
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return  # dead or dying: the exit is noticed elsewhere
             self.unread_since = None
+            del line  # a prompt, which is not kept until the next one
         await stream.aclose()
 
 

@@ -75,8 +75,9 @@ class TranscriptStore:
                         self._show(message)
                     case ListSessions():
                         message.port.answer(self._histories.views())
-                    case SaveDraft(session_id=session_id, part=part):
-                        message.port.answer(self._drafts.save(session_id, part, message.version, message.body))
+                    case SaveDraft():
+                        saved = self._drafts.save(message.session_id, message.part, message.version, message.body)
+                        message.port.answer(saved)
                     case ShowDraft():
                         message.port.answer(self._drafts.show(message.session_id, message.part))
                     case ForgetSession():
@@ -85,6 +86,7 @@ class TranscriptStore:
                         message.port.answer(None)
                     case _:
                         assert_never(message)
+                del message  # or what was said last would be kept until the next message
             nursery.cancel_scope.cancel()
 
     def _replace(self, message: ReplaceHistory) -> None:

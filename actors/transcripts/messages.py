@@ -56,7 +56,8 @@ class RecordedTurn:
     """One answer as it was given. content, reasoning, tool_calls: what was sent. ids: exactly what was generated, None
     when any is unknown or the text does not show all of it. spelled: what the ids spell, control tokens included.
     header: the end of its prompt (muse/chat/splice.py). model_id: whose ids they are. fault: why it ended, if it was
-    not given to its end."""
+    not given to its end. details: of an answer that was not given here (its reply_id is empty), what a client shows
+    beside it (muse/api/message_details.py)."""
 
     content: str
     reasoning: str = ""
@@ -68,6 +69,7 @@ class RecordedTurn:
     reply_id: str = ""
     metrics: MuseMetrics | None = None
     fault: MuseError | None = None
+    details: str = ""
 
 
 @attrs.frozen(kw_only=True)

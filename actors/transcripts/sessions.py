@@ -4,7 +4,8 @@ Rules:
 - Nothing changes until the worker has taken a prompt (`commit`), so a request that fails leaves the old
   history standing.
 - An answer's ids count while the client hands the answer back as it was sent. The first answer that differs
-  loses its ids, and so do all later ones; their text is what the client says.
+  loses its ids, and so do all later ones; their text is what the client says. What is shown beside an answer (its
+  reasoning, metrics) stays with it as long as the answer itself is there and says the same, wherever it stands.
 - Memory only. At most MAX_SESSIONS sessions, MAX_CHARS characters (an id counts as four) and MAX_PICTURE_BYTES of
   pictures in all, each of these counted once: the session used longest ago is forgotten first, never one whose answer
   is being given.
@@ -13,8 +14,8 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Mapping
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -112,7 +113,8 @@ class Histories:
                 break
             kept.append(turn)
         # From the first difference on the client's word is all there is.
-        kept += [RecordedTurn(content=given.content, tool_calls=given.tool_calls) for given in answers[len(kept) :]]
+        kept += _without_ids(session.turns[len(kept) :], answers[len(kept) :])
+        kept = [_with_details(turn, given) for turn, given in zip(kept, answers, strict=True)]
         session.turns, session.messages, session.running, session.begun = kept, messages, running, begun
         self._sessions.move_to_end(session_id)
         self._weigh(session)
@@ -159,12 +161,15 @@ class Histories:
 
     def _weigh(self, session: _Session) -> None:
         self._chars -= session.chars
-        texts = sum(len(message.content) + _chars(message.tool_calls) for message in session.messages)
+        texts = sum(
+            len(message.content) + len(message.details) + _chars(message.tool_calls) for message in session.messages
+        )
         given = [*session.turns, session.begun] if session.begun is not None else session.turns
         turns = sum(
             len(turn.content)
             + len(turn.reasoning)
             + len(turn.spelled)
+            + len(turn.details)
             + _chars(turn.tool_calls)
             + _ID_CHARS * len(turn.ids or ())
             for turn in given
@@ -189,6 +194,31 @@ class Histories:
 
 def _chars(calls: tuple[ToolCall, ...]) -> int:
     return sum(len(call.arguments) for call in calls)
+
+
+def _without_ids(turns: Sequence[RecordedTurn], answers: Sequence[Message]) -> list[RecordedTurn]:
+    """What is known of each answer, from the first that differs on: that of the next turn that says the same, for
+    answers may have been taken out; else what the client says."""
+    places: dict[str, deque[int]] = {}
+    for place, turn in enumerate(turns):
+        places.setdefault(turn.content, deque()).append(place)
+    known: list[RecordedTurn] = []
+    behind = -1
+    for given in answers:
+        same = places.get(given.content, deque())
+        while same and (same[0] <= behind or not _is_same(turns[same[0]], given)):
+            same.popleft()
+        if same:
+            behind = same.popleft()
+            known.append(attrs.evolve(turns[behind], ids=None, spelled=""))
+        else:
+            known.append(RecordedTurn(content=given.content, tool_calls=given.tool_calls))
+    return known
+
+
+def _with_details(turn: RecordedTurn, given: Message) -> RecordedTurn:
+    """Of an answer of our own we know them; of others a client may tell them."""
+    return turn if turn.reply_id or not given.details else attrs.evolve(turn, details=given.details)
 
 
 def _is_same(turn: RecordedTurn, given: Message) -> bool:

@@ -1,8 +1,8 @@
 """Messages of a conversation: their checked form, and how the JSON form becomes it.
 
 Content is text and pictures. `developer` is the newer name of `system` and becomes it, because chat templates know
-only the latter. `reasoning_content` is checked and then left out: what the model thought is part of later prompts only
-inside the exact ids of its answer.
+only the latter. What our own answers show beside their text (`reasoning_content`, metrics) is taken back and kept to be
+shown again, and is no part of a prompt: what the model thought is there only inside the exact ids of its answer.
 """
 
 from __future__ import annotations
@@ -13,18 +13,14 @@ from typing import Final, Literal, cast
 import attrs
 
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
+from muse.api.history_limits import MAX_MESSAGES, MAX_NAME_CHARS
 from muse.api.images import Picture, PictureReader, PlacedImage
+from muse.api.message_details import DETAILS, read_detail, written_details
 from muse.api.tool_messages import parse_tool_calls, read_call_id
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
 
 Role = Literal["system", "user", "assistant", "tool"]
-
-MAX_MESSAGES: Final = 32_768
-"""A message costs a template at least four tokens, and the longest context that we serve has 131,072."""
-
-_MAX_NAME_CHARS: Final = 64
-"""OpenAI's limit."""
 
 _ROLES: Final[Mapping[str, Role]] = {
     "system": "system",
@@ -42,7 +38,7 @@ _SILENT_WHEN_EMPTY: Final[Mapping[str, str]] = {
     "audio": "is not supported: this server takes text and pictures",
     "tool_calls": "belongs to messages of the assistant",
     "tool_call_id": "belongs to messages of role tool",
-    "reasoning_content": "belongs to messages of the assistant",
+    **dict.fromkeys((*DETAILS, "parsed"), "belongs to messages of the assistant"),
 }
 _PART_REASONS: Final[Mapping[str, str]] = {
     "input_audio": "is audio: this server takes text and pictures",
@@ -57,7 +53,8 @@ _SHOWN_PICTURES: Final = ("user", "tool")
 class Message:
     """One message. content: all of its text (may be empty), text parts joined with nothing between them.
     name: who speaks, 1 to 64 characters. images: its pictures, from left to right. tool_calls: what an assistant asked
-    for. tool_call_id: of a `tool` message, which of these calls it answers."""
+    for. tool_call_id: of a `tool` message, which of these calls it answers. details: what is shown beside an answer, as
+    JSON text, empty if nothing is (message_details.py)."""
 
     role: Role
     content: str
@@ -65,6 +62,7 @@ class Message:
     images: tuple[PlacedImage, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
+    details: str = attrs.field(default="", eq=False, repr=False)
 
 
 def pictures_of(messages: Iterable[Message]) -> frozenset[Picture]:
@@ -120,16 +118,16 @@ def _with_ordered_results(messages: Sequence[Message]) -> tuple[Message, ...]:
     follows, every call must have its own. Raises ClientFault.
     """
     ordered: list[Message] = []
-    calls: tuple[ToolCall, ...] = ()
+    calls: dict[str, ToolCall] = {}
     results: dict[str, Message] = {}
     asked_at = 0
 
     def settle() -> None:
-        for number, call in enumerate(calls):
-            if call.id not in results:
+        for number, call_id in enumerate(calls):
+            if call_id not in results:
                 path = f"messages[{asked_at}].tool_calls[{number}]"
                 raise invalid_value(path, "has no result: a message of role tool must follow for each call")
-        ordered.extend(results[call.id] for call in calls)
+        ordered.extend(results[call_id] for call_id in calls)
 
     for index, message in enumerate(messages):
         if message.role == "tool":
@@ -138,15 +136,15 @@ def _with_ordered_results(messages: Sequence[Message]) -> tuple[Message, ...]:
             results[message.tool_call_id] = message
         else:
             settle()
-            calls, results, asked_at = message.tool_calls, {}, index
+            calls, results, asked_at = {call.id: call for call in message.tool_calls}, {}, index
             ordered.append(message)
     if results:
         settle()
     return tuple(ordered)
 
 
-def _check_result(message: Message, path: str, calls: Sequence[ToolCall], results: Mapping[str, Message]) -> None:
-    call = next((call for call in calls if call.id == message.tool_call_id), None)
+def _check_result(message: Message, path: str, calls: Mapping[str, ToolCall], results: Mapping[str, Message]) -> None:
+    call = calls.get(message.tool_call_id or "")
     if call is None or call.id in results:
         raise invalid_value(f"{path}.tool_call_id", "answers no open call of the assistant's message before it")
     if message.name not in (None, call.name):
@@ -160,10 +158,11 @@ def _parse_message(value: object, path: str, offenders: Offenders, pictures: Pic
     name = fields.get("name")
     if name is not None:
         name = read_text(name, f"{path}.name")
-        if not 1 <= len(name) <= _MAX_NAME_CHARS:
-            raise invalid_value(f"{path}.name", f"must have 1 to {_MAX_NAME_CHARS} characters")
+        if not 1 <= len(name) <= MAX_NAME_CHARS:
+            raise invalid_value(f"{path}.name", f"must have 1 to {MAX_NAME_CHARS} characters")
     calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
+    details: dict[str, object] = {}
     for key, extra in fields.items():
         if key in ("role", "content", "name") or (key in _SILENT_WHEN_EMPTY and extra is None):
             continue
@@ -171,8 +170,10 @@ def _parse_message(value: object, path: str, offenders: Offenders, pictures: Pic
             calls = parse_tool_calls(extra, member(path, key), offenders)
         elif key == "tool_call_id" and role == "tool":
             call_id = read_call_id(extra, member(path, key))
-        elif key == "reasoning_content" and role == "assistant":
-            read_text(extra, member(path, key))
+        elif key in DETAILS and role == "assistant":
+            details[key] = read_detail(key, extra, member(path, key))
+        elif key == "parsed" and role == "assistant":
+            continue  # the official client's helpers put what they read of the content beside it
         elif key in _SILENT_WHEN_EMPTY:
             if extra != []:
                 offenders.add_unsupported(member(path, key), _SILENT_WHEN_EMPTY[key])
@@ -182,7 +183,15 @@ def _parse_message(value: object, path: str, offenders: Offenders, pictures: Pic
         raise ClientFault(
             "missing_required_parameter", f"'{path}.tool_call_id' is missing.", param=f"{path}.tool_call_id"
         )
-    return Message(role=role, content=content, name=name, images=images, tool_calls=calls, tool_call_id=call_id)
+    return Message(
+        role=role,
+        content=content,
+        name=name,
+        images=images,
+        tool_calls=calls,
+        tool_call_id=call_id,
+        details=written_details(details, path),
+    )
 
 
 def _parse_role(fields: Mapping[str, object], path: str, offenders: Offenders) -> Role:

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import cast
 
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
+from muse.api.history_limits import MAX_ARGUMENT_VALUES, MAX_CALLS, MAX_ID_CHARS
 from muse.api.tool_fields import read_function_name
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
 from muse.strict_json import decode_json
-
-MAX_CALLS: Final = 128
-"""Of one message."""
-MAX_ARGUMENT_VALUES: Final = 1_000
-"""In all calls of one message, nested ones too. Templates write each on its own, and each that is not like another
-costs the engine's tokeniser up to 2 ms."""
-_MAX_ID_CHARS: Final = 256
 
 
 def parse_tool_calls(value: object, path: str, offenders: Offenders) -> tuple[ToolCall, ...]:
@@ -28,10 +22,11 @@ def parse_tool_calls(value: object, path: str, offenders: Offenders) -> tuple[To
     if len(items) > MAX_CALLS:
         raise invalid_value(path, f"must hold at most {MAX_CALLS} calls")
     calls = tuple(_parse_call(item, f"{path}[{index}]", offenders) for index, item in enumerate(items))
-    ids = [call.id for call in calls]
-    for index, call_id in enumerate(ids):
-        if call_id in ids[:index]:
+    seen: set[str] = set()
+    for index, call in enumerate(calls):
+        if call.id in seen:
             raise invalid_value(f"{path}[{index}].id", "is the id of another call already")
+        seen.add(call.id)
     if sum(_count_values(json.loads(call.arguments)) for call in calls) > MAX_ARGUMENT_VALUES:
         raise invalid_value(path, f"must hold at most {MAX_ARGUMENT_VALUES} values in the arguments of its calls")
     return calls
@@ -40,8 +35,8 @@ def parse_tool_calls(value: object, path: str, offenders: Offenders) -> tuple[To
 def read_call_id(value: object, path: str) -> str:
     """An id of a call: any text of 1 to 256 characters. Raises ClientFault."""
     call_id = read_text(value, path)
-    if not 1 <= len(call_id) <= _MAX_ID_CHARS:
-        raise invalid_value(path, f"must have 1 to {_MAX_ID_CHARS} characters")
+    if not 1 <= len(call_id) <= MAX_ID_CHARS:
+        raise invalid_value(path, f"must have 1 to {MAX_ID_CHARS} characters")
     return call_id
 
 
@@ -55,7 +50,8 @@ def _parse_call(value: object, path: str, offenders: Offenders) -> ToolCall:
             offenders.add_unknown(member(path, key))
     function = read_object(fields.get("function"), f"{path}.function")
     for key in function:
-        if key not in ("name", "arguments"):
+        # The official client's helpers put what they read of the arguments beside them.
+        if key not in ("name", "arguments", "parsed_arguments"):
             offenders.add_unknown(member(f"{path}.function", key))
     return ToolCall(
         id=read_call_id(fields.get("id"), f"{path}.id"),
@@ -93,7 +89,8 @@ def _count_values(arguments: object) -> int:
 def same_calls(one: Sequence[ToolCall], other: Sequence[ToolCall]) -> bool:
     """The same calls, whatever their ids are and however their arguments are written."""
     return len(one) == len(other) and all(
-        a.name == b.name and _canonical(a.arguments) == _canonical(b.arguments) for a, b in zip(one, other, strict=True)
+        a.name == b.name and (a.arguments == b.arguments or _canonical(a.arguments) == _canonical(b.arguments))
+        for a, b in zip(one, other, strict=True)
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any, cast
 
 import attrs
@@ -21,11 +20,6 @@ class Tool:
     def schema(self) -> dict[str, Any]:
         """The parameters, read. A new object each time: it may be changed."""
         return cast("dict[str, Any]", json.loads(self.parameters))
-
-    def property_schemas(self) -> Mapping[str, Any]:
-        """By name, the schemas of the arguments that are declared; none where the schema lists none."""
-        properties = self.schema.get("properties")
-        return cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
 
 
 @attrs.define(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ from typing import Final, Literal
 import attrs
 
 from muse.api.tools import Tool
+from muse.chat.allowed_values import SchemaReader
 from muse.chat.atem_tags import BLOCK_END, TAG, Token, is_tag_surely, may_become_tag, token_of
 from muse.chat.atem_values import typed_value
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Event, FoundCall
@@ -79,7 +80,7 @@ class _Call:
             self.values.append((self.key, self.start, self.end))
             self.key = None
 
-    def result(self, tools: Sequence[Tool], before: str) -> FoundCall | BrokenCall:
+    def result(self, tools: Sequence[Tool], schemas: Schemas, before: str) -> FoundCall | BrokenCall:
         """Of a call that is complete."""
         tool = find_tool(self.name, tools)
         if tool is None or self.fault is not None:
@@ -88,18 +89,36 @@ class _Call:
                 name=tool.name if tool else self.name or None,
                 reason=self.fault or unknown_tool(self.name),
             )
-        schemas = tool.property_schemas()
+        reader = schemas.of(tool)
         arguments = {
-            key: typed_value("".join(self.raw[start:end]), schemas.get(key)) for key, start, end in self.values
+            key: typed_value("".join(self.raw[start:end]), reader.property(key)) for key, start, end in self.values
         }
         return FoundCall(name=tool.name, arguments=json.dumps(arguments, ensure_ascii=False, allow_nan=False))
 
 
-class AtemParser:
-    """The body of one message. Fed in order, any chunking; linear in the length of the text."""
+class Schemas:
+    """What the schemas of the tools allow, each read once for all messages of an answer."""
 
-    def __init__(self, tools: Sequence[Tool]) -> None:
+    def __init__(self) -> None:
+        self._readers: dict[str, SchemaReader] = {}
+
+    def of(self, tool: Tool) -> SchemaReader:
+        """That of the arguments of a tool."""
+        if tool.name not in self._readers:
+            self._readers[tool.name] = SchemaReader(tool)
+        return self._readers[tool.name]
+
+    def __deepcopy__(self, _memo: object) -> Schemas:
+        return self  # what it knows depends on the tools alone
+
+
+class AtemParser:
+    """The body of one message. Fed in order, any chunking; linear in the length of the text. schemas: of the tools, if
+    they are shared with the parsers of other messages."""
+
+    def __init__(self, tools: Sequence[Tool], schemas: Schemas | None = None) -> None:
         self._tools = tuple(tools)
+        self._schemas = schemas or Schemas()
         self._reader = TagReader(TAG, may_become_tag)
         self._prose = Prose()
         self._state: State = "outside"
@@ -296,7 +315,7 @@ class AtemParser:
         call, self._call = self._call, _Call([], "")
         call.close_parameter()
         before = self._prose.before_broken()
-        result = call.result(self._tools, before)
+        result = call.result(self._tools, self._schemas, before)
         events.append(result)
         is_good = isinstance(result, FoundCall)
         self._prose.end_call(is_shown=not is_good)

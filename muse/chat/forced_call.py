@@ -16,7 +16,9 @@ from muse.api.chat_request import ChatRequest
 from muse.api.held_form import HeldForm
 from muse.chat import harmony
 from muse.chat.channel_types import BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
+from muse.errors import ClientFault
 from muse.protocol import Segment, TextSegment
+from muse.strict_json import decode_json
 
 _CUT_OFF: Final = "The call is cut off before its end, and cannot be continued."
 
@@ -41,7 +43,7 @@ class ForcedCallParser:
     """Reads the one object. Nothing is certain before its end."""
 
     def __init__(self) -> None:
-        self._text = ""
+        self._texts: list[str] = []
 
     @property
     def channel(self) -> Channel:
@@ -53,17 +55,23 @@ class ForcedCallParser:
 
     def feed(self, text: str, kind: TextKind = "text") -> list[Event]:
         if kind != "control":
-            self._text += text
+            self._texts.append(text)
         return []
 
     def flush(self) -> list[Event]:
-        text, self._text = self._text, ""
+        text = "".join(self._texts)
+        self._texts.clear()
         if not text:
             return []
         try:
-            call: Any = json.loads(text)
+            # As strict as a request is read, so that every call that goes out can come back.
+            call: Any = decode_json(text.encode("utf-8", "surrogatepass"))
             return [FoundCall(name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False))]
-        except (ValueError, TypeError, KeyError, RecursionError):
+        except ClientFault as fault:
+            is_whole = text.rstrip().endswith("}")
+            reason = f"The call cannot be read. {fault.detail}" if is_whole else _CUT_OFF
+            return [BrokenCall(text=text, name=None, reason=reason)]
+        except (TypeError, KeyError):
             return [BrokenCall(text=text, name=None, reason=_CUT_OFF)]
 
     def close_reasoning(self) -> None:
@@ -74,5 +82,5 @@ class ForcedCallParser:
 
     def copy(self) -> ForcedCallParser:
         copied = ForcedCallParser()
-        copied._text = self._text
+        copied._texts = self._texts[:]
         return copied

@@ -27,7 +27,7 @@ from typing import Final, Literal
 import attrs
 
 from muse.api.tools import Tool
-from muse.chat.atem import AtemParser
+from muse.chat.atem import AtemParser, Schemas
 from muse.chat.channel_types import BrokenCall, Channel, Event, FoundCall, TextKind
 from muse.protocol import Segment, TextSegment
 
@@ -56,6 +56,7 @@ class HarmonyParser:
 
     def __init__(self, tools: Sequence[Tool] = ()) -> None:
         self._tools = tuple(tools)
+        self._schemas = Schemas()
         self._calls: AtemParser | None = None  # of the open message, if it may hold calls
         self._state: Literal["header", "body", "between"] = "header"
         self._header = ""
@@ -202,7 +203,7 @@ class HarmonyParser:
     def _open(self, channel: Channel, *, holds_calls: bool) -> None:
         self._state, self._channel, self._header = "body", channel, ""
         self._is_joining = channel in self._said
-        self._calls = AtemParser(self._tools) if holds_calls and self._tools else None
+        self._calls = AtemParser(self._tools, self._schemas) if holds_calls and self._tools else None
 
     def _close(self, events: list[Event]) -> None:
         """The message is over."""

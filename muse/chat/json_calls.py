@@ -25,7 +25,7 @@ from muse.chat.prose import Prose
 from muse.chat.tag_reader import TagReader
 from muse.chat.tool_names import find_tool, unknown_tool
 from muse.errors import ClientFault
-from muse.strict_json import JsonValue, decode_json
+from muse.strict_json import decode_json
 
 OPEN: Final = "<tool_call>"
 CLOSE: Final = "</tool_call>"
@@ -169,8 +169,9 @@ class JsonCallParser:
         tool = find_tool(name, self._tools)
         if tool is None:
             return BrokenCall(text=text, name=name or None, reason=unknown_tool(name))
-        nothing: JsonValue = {}
-        arguments = value.get("arguments", value.get("parameters", nothing))
+        arguments = value.get("arguments", value.get("parameters"))
+        if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+            arguments = {}  # models write so for a function without parameters
         if not isinstance(arguments, dict):
             return BrokenCall(text=text, name=tool.name, reason=_NO_ARGUMENTS)
         return FoundCall(name=tool.name, arguments=json.dumps(arguments, ensure_ascii=False, allow_nan=False))

@@ -2,7 +2,8 @@
 
 Meaning, free of how the text was cut into pieces: of all occurrences of all stop strings, the one that
 is complete first ends the text; if several are complete at the same character, the one that began first.
-Shown is what stands before it. Nothing longer is waited for once a stop string is complete, so the model
+Shown is what stands before it. A call of a tool between two texts parts them: what was held back before it was shown
+then, so no stop string goes over it. Nothing longer is waited for once a stop string is complete, so the model
 is never asked for tokens that cannot be shown.
 
 Held back is the longest end of the text that may still become a stop string, and no more.
@@ -88,6 +89,9 @@ class StopMatcher:
         return text[:shown], False
 
     def flush(self) -> str:
-        """The model has ended: what was held back is text after all."""
+        """The model has ended, or something else than text stands here: what was held back is text after all, and no
+        stop string goes over this place."""
         held, self._held = self._held, ""
+        for watched in self._watched:
+            watched.length = 0
         return held

@@ -7,7 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from actors.kernel import Mailbox, Question, Signal
+from actors.kernel import Mailbox, Question, ReplyPort, Signal
 from muse.errors import ClientFault, Unavailable
 
 
@@ -44,7 +44,7 @@ async def test_a_fault_is_raised_at_the_asker() -> None:
         nursery.start_soon(actor)
         with pytest.raises(ClientFault) as caught:
             await address.ask(Double(number=1))
-        assert caught.value is fault
+        assert caught.value.envelope() == fault.envelope()
 
 
 async def test_a_question_to_an_ended_actor_is_no_hang() -> None:
@@ -116,3 +116,16 @@ async def test_an_answer_given_before_the_cancel_is_not_lost() -> None:
             await trio.sleep_forever()
     assert heard == [42]
     assert scope.cancelled_caught
+
+
+async def test_a_fault_that_is_kept_holds_no_frames_of_who_asked() -> None:
+    """Everybody who asked gets a copy: the traceback of each would keep its frames alive as long as the fault is."""
+    fault = ClientFault("nope", "No.", param="x", retry_after_s=3, data={"n": 1})
+    for _ in range(2):
+        port = ReplyPort[int]()
+        port.fail(fault)
+        with pytest.raises(ClientFault) as raised:
+            await port.wait()
+        assert raised.value is not fault
+        assert (raised.value.envelope(), raised.value.retry_after_s) == (fault.envelope(), 3)
+    assert fault.__traceback__ is None

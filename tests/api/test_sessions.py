@@ -282,3 +282,82 @@ def test_a_history_can_be_changed_without_a_request(scripted_server: Start) -> N
         read_until(lines, "la ")
         busy = httpx.put(url, json={"messages": edited}, timeout=HANG_GUARD_S)
         assert (busy.status_code, busy.json()["error"]["code"]) == (409, "session_busy")
+
+
+def put(server: ServerProcess, session_id: str, body: dict[str, Any]) -> httpx.Response:
+    return httpx.put(f"{server.url}/v1/sessions/{session_id}", json=body, timeout=HANG_GUARD_S)
+
+
+def test_a_shown_session_can_be_handed_back(scripted_server: Start) -> None:
+    """By PUT and by a request, as it is: every field is taken, and all is shown as before."""
+    server = scripted_server(ECHO)
+    messages = [said("user", "one")]
+    for text in ("two", "three"):
+        messages += [said("assistant", text_of(ask(server, messages, session_id="a"))), said("user", text)]
+    ask(server, messages, session_id="a")
+    shown = server.get("/v1/sessions/a").json()
+    assert put(server, "a", shown).status_code == 200
+    again = server.get("/v1/sessions/a").json()
+    assert again["messages"] == shown["messages"]
+    assert again["exact_turns"] == 3
+    # A session that never was here, such as after a restart: nothing is exact, and all is shown.
+    assert put(server, "b", {"messages": shown["messages"]}).status_code == 200
+    other = server.get("/v1/sessions/b").json()
+    assert (other["messages"], other["exact_turns"]) == (shown["messages"], 0)
+    ask(server, [*shown["messages"], said("user", "four")], session_id="c")
+    assert server.get("/v1/sessions/c").json()["messages"][:-2] == shown["messages"]
+    # Told again without its details, an unchanged answer keeps them.
+    bare = [{key: message[key] for key in ("role", "content")} for message in shown["messages"]]
+    assert put(server, "b", {"messages": bare}).status_code == 200
+    assert server.get("/v1/sessions/b").json()["messages"] == shown["messages"]
+
+
+def test_an_edit_leaves_what_is_shown_beside_other_answers(scripted_server: Start) -> None:
+    """The edited answer is the client's; those behind it are text for the model, and shown as they were. One that was
+    taken out takes nothing with it."""
+    server = scripted_server(ECHO)
+    messages = [said("user", "one")]
+    for text in ("two", "three", "four"):
+        messages += [said("assistant", text_of(ask(server, messages, session_id="a"))), said("user", text)]
+    ask(server, messages, session_id="a")
+    shown = server.get("/v1/sessions/a").json()["messages"]
+    bare = [{key: message[key] for key in ("role", "content")} for message in shown]
+    bare[1]["content"] = "edited"
+    assert put(server, "a", {"messages": bare}).status_code == 200
+    edited = server.get("/v1/sessions/a").json()
+    assert edited["messages"] == [shown[0], bare[1], *shown[2:]]
+    assert edited["exact_turns"] == 0
+    del bare[2:4]
+    assert put(server, "a", {"messages": bare}).status_code == 200
+    assert server.get("/v1/sessions/a").json()["messages"] == [shown[0], bare[1], *shown[4:]]
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"messages": [{"role": "user", "content": "x"}], "mesages": []}, "mesages"),
+        ({"messages": [{"role": "user", "content": "x", "reply_id": "r"}]}, "messages[0].reply_id"),
+        ({"messages": [{"role": "assistant", "content": "x", "muse_metrics": 1}]}, "messages[0].muse_metrics"),
+        ({"messages": [{"role": "assistant", "content": "x", "reply_id": "r" * 257}]}, "messages[0].reply_id"),
+        ({"messages": [{"role": "assistant", "content": "x", "error": {"a": "b" * 70_000}}]}, "messages[0]"),
+    ],
+)
+def test_a_wrong_history_is_named(nano_server: ServerProcess, body: dict[str, Any], param: str) -> None:
+    """By the path of what is wrong in it."""
+    answer = put(nano_server, "wrong", body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert nano_server.get("/v1/sessions/wrong").status_code == 404
+
+
+def test_what_was_deleted_is_shown_nowhere(scripted_server: Start) -> None:
+    """By no way over HTTP, and the session does not come back."""
+    server = scripted_server(ECHO)
+    for method, path in (("DELETE", ""), ("POST", "/reset")):
+        answer = ask(server, [said("user", "one two three")], session_id="s", max_tokens=1)
+        url = f"{server.url}/v1/sessions/s{path}"
+        assert httpx.request(method, url, json={}, timeout=HANG_GUARD_S).status_code == 200
+        for shown in (f"/api/replies/{answer['id']}", f"/api/replies/{answer['id']}/prompt", "/v1/sessions/s"):
+            assert server.get(shown).status_code == 404
+        more = server.post("/v1/chat/completions", {"muse": {"continue": answer["id"]}})
+        assert (more.status_code, more.json()["error"]["code"]) == (404, "reply_not_found")
+        assert server.get("/v1/sessions").json()["data"] == []

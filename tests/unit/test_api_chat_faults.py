@@ -7,7 +7,7 @@ import math
 import pytest
 
 from muse.api.chat_request import parse_session_id
-from muse.api.message import MAX_MESSAGES
+from muse.api.history_limits import MAX_MESSAGES
 from muse.errors import ClientFault
 from tests.unit.chat_bodies import USER, refuse, refuse_field
 

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muse.chat.channel_types import ChannelParser
-from muse.chat.channels import PlainParser, ThinkTagParser, can_think, parser_for
+from muse.chat.channels import PlainParser, can_think, parser_for
+from muse.chat.think_tags import ThinkTagParser
 from muse.protocol import IdsSegment, Segment, TextSegment
 from tests.unit import parser_runs
 from tests.unit.parser_runs import said

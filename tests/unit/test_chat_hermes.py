@@ -7,8 +7,9 @@ import json
 import pytest
 
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Event, TextKind
-from muse.chat.channels import PlainParser, ThinkTagParser, can_call_tools, parser_for
+from muse.chat.channels import PlainParser, can_call_tools, parser_for
 from muse.chat.hermes import HermesParser, header_of
+from muse.chat.think_tags import ThinkTagParser
 from muse.protocol import TextSegment
 from tests.unit.parser_runs import TOOLS, call, calls, read, run, shown
 
@@ -40,6 +41,11 @@ def parse(text: str) -> list[Event]:
         pytest.param(f"a {F}\nb\n", [("answer", "a"), call("f", n=4), ("answer", "\nb\n")], id="text behind"),
         pytest.param(F.replace("arguments", "parameters"), [call("f", n=4)], id="another word"),
         pytest.param(f'{BEGIN}{{"name": "g"}}{END}', [call("g")], id="no arguments"),
+        *(
+            pytest.param(f'{BEGIN}{{"name": "g", "{word}": {nothing}}}{END}', [call("g")], id=f"{word} {nothing}")
+            for word in ("arguments", "parameters")
+            for nothing in ("null", '""', '" \\n"')
+        ),
         pytest.param(f'{BEGIN}{{"arguments": {{}}, "id": 1, "name": "g"}}{END}', [call("g")], id="another order"),
         pytest.param(F.removesuffix(END), [call("f", n=4)], id="no end tag at the end"),
         pytest.param(F[:-5], [call("f", n=4)], id="cut off inside the end tag"),
@@ -73,7 +79,7 @@ def test_good_calls_and_text(text: str, expected: list[Event]) -> None:
         pytest.param(f'{BEGIN}["f", {{}}]{END}', None, "must be a JSON object", id="no object"),
         pytest.param(f"{BEGIN}{END}", None, "is empty", id="nothing"),
         pytest.param(F.replace('{"n": 4}', '"{}"'), "f", "arguments of a call must be", id="arguments in a string"),
-        pytest.param(F.replace('{"n": 4}', "null"), "f", "arguments of a call must be", id="null"),
+        pytest.param(F.replace('{"n": 4}', "[]"), "f", "arguments of a call must be", id="a list"),
         pytest.param(F.replace("4", "NaN"), "f", "NaN", id="not JSON"),
         pytest.param(F.replace("4", "1e999"), "f", "too large", id="not finite"),
         pytest.param(F.replace("4", "[" * 100 + "]" * 100), "f", "nested deeper", id="deep"),

@@ -12,10 +12,11 @@ import pytest
 
 from muse.chat.atem import AtemParser
 from muse.chat.channel_types import ChannelParser, Event, FoundCall, TextKind
-from muse.chat.channels import PlainParser, ThinkTagParser
+from muse.chat.channels import PlainParser
 from muse.chat.harmony import HarmonyParser
 from muse.chat.hermes import HermesParser
 from muse.chat.json_calls import JsonCallParser
+from muse.chat.think_tags import ThinkTagParser
 from tests.unit.parser_runs import TOOLS, Reader, marked, read, run, shown
 
 HEADER: Final = "<|im_start|>assistant\n"

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from muse.chat.channel_types import BrokenCall, Event, TextKind
-from muse.chat.channels import ThinkTagParser
 from muse.chat.harmony import END_OF_MESSAGE, END_OF_TURN, MESSAGE, START, HarmonyParser
 from muse.chat.hermes import HermesParser
+from muse.chat.think_tags import ThinkTagParser
 from tests.unit.dialogues import chatml_turns, harmony_turns
 from tests.unit.parser_runs import TOOLS, cut, marked, run
 

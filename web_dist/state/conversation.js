@@ -11,7 +11,7 @@ import { askDetached, cancelReply, readReply } from "../net/reply.js";
 import { batch, computed, signal } from "../vendor/signals.js";
 import { picturesIn, putDraftAway, wordsOf } from "./draft.js";
 import { circumstancesOf, noteCircumstances } from "./circumstances.js";
-import { applyUpdate, asTurn, cutLoose, newAnswer, reopen, userMessage } from "./messages.js";
+import { applyUpdate, asTurn, cutLoose, detailsOf, newAnswer, reopen, userMessage } from "./messages.js";
 import { clearNotices } from "./notices.js";
 import { keepAs, keptId } from "./kept_id.js";
 import { server } from "./server.js";
@@ -182,7 +182,7 @@ export function bringBack() {
   bringDraft();
   putAway.value = null;
   clearNotices();
-  tellHistory(asSent(history));
+  tellHistory(asTold(history));
 }
 
 /** Puts another conversation in the place of this one, which can be brought back as after New chat. */
@@ -190,7 +190,7 @@ export function openChat(history, system) {
   newChat();
   systemMessage.value = system;
   messages.value = history;
-  tellHistory(asSent(history));
+  tellHistory(asTold(history));
 }
 
 /**
@@ -276,9 +276,18 @@ function end(run, phase, fault = null) {
   });
 }
 
-/** A history as the server is told it, with the system message. */
+/** A history as a request sends it, with the system message. */
 export function asSent(history) {
-  const turns = history.map(asTurn).filter((turn) => turn.role !== "assistant" || turn.content !== "" || turn.tool_calls);
+  return withSystem(history.map(asTurn));
+}
+
+/** The same with what is shown beside its answers, so that a reload finds that, too. */
+export function asTold(history) {
+  return withSystem(history.map((message) => ({ ...asTurn(message), ...detailsOf(message) })));
+}
+
+function withSystem(records) {
+  const turns = records.filter((turn) => turn.role !== "assistant" || turn.content !== "" || turn.tool_calls);
   const system = systemMessage.value.trim() === "" ? [] : [{ role: "system", content: systemMessage.value }];
   return [...system, ...turns];
 }

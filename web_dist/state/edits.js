@@ -5,7 +5,7 @@
 // The others hold at once, here and in the server's history; the next request carries them to the model.
 
 import { ApiError } from "../net/api.js";
-import { asSent, ask, canAsk, lastEnded, messages, undoable } from "./conversation.js";
+import { asTold, ask, canAsk, lastEnded, messages, undoable } from "./conversation.js";
 import { isNothing, picturesIn, wordsOf } from "./draft.js";
 import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
@@ -85,11 +85,11 @@ export function undoEdit() {
   messages.value = undoable.value.history;
   undoable.value = null;
   lastEnded.value = null; // nothing of it is to be announced again
-  tellHistory(asSent(messages.value));
+  tellHistory(asTold(messages.value));
 }
 
 function change(history, what) {
   undoable.value = { history: messages.value, ...what };
   messages.value = history;
-  tellHistory(asSent(history));
+  tellHistory(asTold(history));
 }

@@ -209,6 +209,20 @@ export function asTurn(message) {
   return { role: message.role, content: message.text.value, ...message.fields, ...calls };
 }
 
+/** What the server shows beside an answer after a reload; of its own answers it knows that by itself. */
+export function detailsOf(message) {
+  if (message.role !== "assistant") return {};
+  const { message: words, code } = message.error.value ?? {};
+  const details = {
+    reasoning_content: message.reasoning.value || null,
+    reply_id: message.replyId,
+    finish_reason: message.finishReason.value,
+    muse_metrics: message.metrics.value,
+    error: words ? { message: words, code: code ?? null } : null,
+  };
+  return Object.fromEntries(Object.entries(details).filter(([, value]) => value !== null));
+}
+
 function endedAnswer(phase, text) {
   const answer = newAnswer();
   answer.phase.value = phase;

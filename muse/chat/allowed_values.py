@@ -1,0 +1,257 @@
+"""What values a JSON schema allows, as far as types and listed values say it: for text that says nothing of its type.
+
+A schema is walked once and becomes a set of kinds and a set of listed values (`Allowed`). Followed are `type`, `enum`,
+`const`, `allOf`, `anyOf`, `oneOf`, `$ref` and `$dynamicRef` (pointers, `$anchor`, `$id`, by the library `referencing`),
+and, to find a property, `properties` and `additionalProperties` at the same places. Other keywords (lengths, patterns,
+ranges, conditions) are not looked at: the result may allow more than the schema does, never less.
+
+A walk is done after MAX_WORK nodes and listed values, so a schema of any shape ends soon; beyond that it says nothing.
+Nothing here runs a client's regular expression.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import attrs
+from referencing import Registry, Resource
+from referencing.jsonschema import DRAFT202012
+
+from muse.api.tools import Tool
+
+if TYPE_CHECKING:
+    from referencing._core import Resolver  # what Registry.resolver gives; it has no public name
+
+MAX_WORK: Final = 50_000
+"""Nodes and listed values of one walk, about a microsecond each. An honest schema of 256 KiB has fewer."""
+
+_KINDS_OF: Final[Mapping[str, frozenset[str]]] = {
+    "string": frozenset(("string",)),
+    "boolean": frozenset(("boolean",)),
+    "null": frozenset(("null",)),
+    "integer": frozenset(("integer",)),
+    "number": frozenset(("integer", "fraction")),
+    "array": frozenset(("array",)),
+    "object": frozenset(("object",)),
+}
+_ALL_KINDS: Final = frozenset[str]().union(*_KINDS_OF.values())
+_BEGINS: Final = {'"': "string", "t": "boolean", "f": "boolean", "n": "null", "[": "array", "{": "object"}
+# Keywords that speak of strings only: whoever writes one means a string, also where the type is left out.
+_OF_STRINGS: Final = ("minLength", "maxLength", "pattern", "contentEncoding", "contentMediaType")
+
+
+@attrs.frozen
+class Allowed:
+    """A value is allowed if its kind is in `kinds`, or it is one of `listed`."""
+
+    kinds: frozenset[str] = _ALL_KINDS
+    """Names of JSON Schema's types; `number` is `integer` and `fraction` here (a number written with a point)."""
+    listed: frozenset[str] = frozenset()
+    """Values of `enum` and `const`, each as `_canonical` writes it."""
+    names_string: bool = False
+    """A string is allowed by name, and not only since nothing is said of types."""
+
+    def has(self, value: object) -> bool:
+        """Whether the value is allowed."""
+        return _kind(value) in self.kinds or (bool(self.listed) and _canonical(value) in self.listed)
+
+    @property
+    def is_anything(self) -> bool:
+        """Nothing is said of types."""
+        return self.kinds == _ALL_KINDS
+
+    def __and__(self, other: Allowed) -> Allowed:
+        """What both allow."""
+        if self == ANYTHING or other == ANYTHING:
+            return other if self == ANYTHING else self
+        kinds = self.kinds & other.kinds
+        listed = frozenset(
+            value
+            for one, two in ((self, other), (other, self))
+            for value in one.listed
+            if value in two.listed or _kind_written(value) in two.kinds
+        )
+        has_string = "string" in kinds or any(value.startswith('"') for value in listed)
+        return Allowed(kinds, listed, has_string and (self.names_string or other.names_string))
+
+
+ANYTHING: Final = Allowed()
+_NOTHING: Final = Allowed(frozenset())
+
+
+class SchemaReader:
+    """Reads what the schema of a tool allows for its arguments, each once."""
+
+    def __init__(self, tool: Tool) -> None:
+        self._schema = tool.schema
+        self._resolver = _resolver(self._schema, tool.parameters)
+        self._known: dict[str, Allowed] = {}
+
+    def property(self, name: str) -> Allowed:
+        """What the argument of this name may be; anything, where nothing is declared or a reference leads nowhere."""
+        if name not in self._known:
+            try:
+                self._known[name] = _Walk(name).of_property(self._schema, self._resolver)
+            except Exception:
+                # Whatever a stranger's schema does to the library: it is only a hint here.
+                self._known[name] = ANYTHING
+        return self._known[name]
+
+
+class _TooMuch(Exception):
+    """The walk has done MAX_WORK."""
+
+
+class _Walk:
+    """One walk, for one property."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._left = MAX_WORK
+        self._done: dict[int, Allowed] = {}  # by the identity of the node; one that is open says nothing
+
+    def of_property(self, schema: Any, resolver: Resolver[Any]) -> Allowed:
+        """What a schema of an object allows for the property."""
+        if not isinstance(schema, Mapping):
+            return ANYTHING
+        node = cast("Mapping[str, Any]", schema)
+        allowed = ANYTHING
+        properties = node.get("properties")
+        if isinstance(properties, Mapping) and self._name in properties:
+            allowed = self.of_value(properties[self._name], _inside(resolver, properties[self._name]))
+        elif "patternProperties" not in node:
+            other = node.get("additionalProperties")
+            allowed = self.of_value(other, _inside(resolver, other)) if isinstance(other, Mapping) else ANYTHING
+        return allowed & self._combined(node, resolver, is_property=True)
+
+    def of_value(self, schema: Any, resolver: Resolver[Any]) -> Allowed:
+        """What a schema allows."""
+        if schema is False:
+            return _NOTHING
+        if not isinstance(schema, Mapping):
+            return ANYTHING
+        node = cast("Mapping[str, Any]", schema)
+        return _own(node) & self._combined(node, resolver, is_property=False)
+
+    def _combined(self, node: Mapping[str, Any], resolver: Resolver[Any], *, is_property: bool) -> Allowed:
+        """By the schemas that the node refers to or is made of."""
+        self._spend(1)
+        if id(node) in self._done:
+            return self._done[id(node)]
+        self._done[id(node)] = ANYTHING
+
+        def read(inner: Any, where: Resolver[Any]) -> Allowed:
+            found = self.of_property(inner, where) if is_property else self.of_value(inner, where)
+            self._spend(len(found.listed))
+            return found
+
+        allowed = ANYTHING
+        for keyword in ("$ref", "$dynamicRef"):
+            if isinstance(node.get(keyword), str):
+                found = resolver.lookup(node[keyword])
+                allowed &= read(found.contents, found.resolver)
+        for inner in _list(node, "allOf"):
+            allowed &= read(inner, _inside(resolver, inner))
+        for keyword in ("anyOf", "oneOf"):
+            if branches := [read(inner, _inside(resolver, inner)) for inner in _list(node, keyword)]:
+                allowed &= _any_of(branches)
+        self._done[id(node)] = allowed
+        return allowed
+
+    def _spend(self, work: int) -> None:
+        self._left -= work
+        if self._left < 0:
+            raise _TooMuch
+
+
+def _own(node: Mapping[str, Any]) -> Allowed:
+    """What the node says itself."""
+    allowed = Allowed(names_string=True) if any(keyword in node for keyword in _OF_STRINGS) else ANYTHING
+    declared = node.get("type")
+    if isinstance(declared, str | list):
+        names = [declared] if isinstance(declared, str) else cast("list[Any]", declared)
+        kinds = [_KINDS_OF[name] for name in names if isinstance(name, str) and name in _KINDS_OF]
+        if kinds:
+            allowed &= Allowed(frozenset[str]().union(*kinds), names_string="string" in names)
+    for values in (_list(node, "enum"), [node["const"]] if "const" in node else []):
+        if values:
+            is_text = any(isinstance(value, str) for value in values)
+            allowed &= Allowed(frozenset(), frozenset(map(_canonical, values)), is_text)
+    return allowed
+
+
+def _any_of(branches: Sequence[Allowed]) -> Allowed:
+    return Allowed(
+        frozenset[str]().union(*(branch.kinds for branch in branches)),
+        frozenset[str]().union(*(branch.listed for branch in branches)),
+        any(branch.names_string for branch in branches),
+    )
+
+
+def _list(node: Mapping[str, Any], keyword: str) -> list[Any]:
+    value = node.get(keyword)
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _resolver(schema: Mapping[str, Any], text: str) -> Resolver[Any]:
+    """text: the same schema. Names are looked for only where there are some: that takes as long as all else."""
+    base = schema.get("$id")
+    uri = base if isinstance(base, str) else ""
+    registry = Registry[Any]().with_resource(uri, Resource[Any](contents=schema, specification=DRAFT202012))
+    try:
+        has_names = any(keyword in text for keyword in ('"$id"', '"$anchor"', '"$dynamicAnchor"'))
+        return (registry.crawl() if has_names else registry).resolver(uri)
+    except Exception:
+        return registry.resolver(uri)  # names that are none: pointers may still lead somewhere
+
+
+def _inside(resolver: Resolver[Any], schema: Any) -> Resolver[Any]:
+    """The resolver for a part of a schema, which may have an `$id` of its own."""
+    if not (isinstance(schema, Mapping) and isinstance(cast("Mapping[str, Any]", schema).get("$id"), str)):
+        return resolver
+    return resolver.in_subresource(Resource[Any](contents=schema, specification=DRAFT202012))
+
+
+def _kind(value: object) -> str:
+    match value:
+        case str():
+            return "string"
+        case bool():
+            return "boolean"
+        case None:
+            return "null"
+        case int():
+            return "integer"
+        case float():
+            return "fraction"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _kind_written(canonical: str) -> str:
+    """The kind of a value that `_canonical` wrote."""
+    kind = _BEGINS.get(canonical[0])
+    return kind or ("integer" if canonical.lstrip("-").isdigit() else "fraction")
+
+
+def _canonical(value: object) -> str:
+    """Equal for equal JSON values, and only for those: 1 and 1.0 are equal, 1 and true are not."""
+    if isinstance(value, str):
+        return '"' + value  # not its JSON, which is slower to write: its first character says that it is a string
+    return json.dumps(_without_points(value), sort_keys=True)
+
+
+def _without_points(value: Any) -> Any:
+    match value:
+        case float() if value.is_integer():
+            return int(value)
+        case list():
+            return [_without_points(inner) for inner in cast("list[Any]", value)]
+        case dict():
+            return {key: _without_points(inner) for key, inner in cast("dict[str, Any]", value).items()}
+        case _:
+            return value

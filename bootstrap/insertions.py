@@ -36,6 +36,7 @@ class FileState(enum.Enum):
     UNPATCHED = "as the patch expects it"
     PATCHED = "patched"
     MISSING = "is missing"
+    FOLDER = "is a folder"
     LINE_ENDS = "has Windows line ends"
     OTHER_VERSION = "holds another version of this patch, or one that was changed"
     DIFFERENT = "is not the file that the patch was made for"

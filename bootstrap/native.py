@@ -9,10 +9,12 @@ them is replaced. A killed run leaves whole files, patched or not, and the next 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +30,9 @@ PATCH = Path("patches") / "executorch-muse-cancel.patch"
 WORKER = "cmake-out/examples/models/muse-glimmer/muse_glimmer_worker"
 # What every version of the patch has in the files that it touches.
 MARKS = (b"[playground ", b"Muse Glimmer Playground")
+POLL_S = 0.1
+# Most of a run is git, which is asked twice.
+WAIT_S = 2 * checkout.ANSWER_WITHIN_S + 30.0
 # CMake's presets: of ExecuTorch itself, and of the worker.
 PRESETS = {"darwin": ("mlx-release", "muse-glimmer-mlx"), "linux": ("llm-release-cuda", "muse-glimmer-cuda")}
 
@@ -64,6 +69,11 @@ def parse(arguments: Sequence[str]) -> NativeOptions:
 def run(options: NativeOptions, layout: Layout, console: Console) -> int:
     """Patch the checkout, or take the patch out; 0 when it is as asked. Raises SetupFault with nothing written."""
     patch = read_patch(layout.project / PATCH)
+    with _alone(options.source, console):
+        return _run_alone(options, layout, console, patch)
+
+
+def _run_alone(options: NativeOptions, layout: Layout, console: Console, patch: InsertionPatch) -> int:
     found = checkout.look_at(options.source)
     states = _states(options.source, patch)
     _refuse_conflicts(options.source, patch, states, found)
@@ -78,6 +88,48 @@ def run(options: NativeOptions, layout: Layout, console: Console) -> int:
     _note(layout, options.source, found, patch)
     _advise(options.source, found, patch, console)
     return 0
+
+
+@contextlib.contextmanager
+def _alone(source: Path, console: Console) -> Iterator[None]:
+    """Hold the source against other runs of this command: of two at once each would take the other's half-written files
+    for somebody's work, or clear them away. The lock is on the folder itself, so that it leaves nothing behind, and is
+    free as soon as its holder is gone, however that ended."""
+    try:
+        descriptor = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        yield  # whatever is wrong with it is told by those who look at it
+        return
+    try:
+        _lock(descriptor, source, console)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(descriptor: int, source: Path, console: Console) -> None:
+    until: float | None = None
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            now = time.monotonic()
+            if until is None:
+                until = now + WAIT_S
+                console.line(f"Waiting: another `bootstrap native` is at work in {source}.")
+            if now > until:
+                raise SetupFault(
+                    f"Another `bootstrap native` has been at work in {source} for {WAIT_S:.0f} s; nothing was written.",
+                    advice="End it, then run the same command again",
+                ) from None
+            time.sleep(POLL_S)
+        except OSError as fault:
+            console.line(
+                f"Note: {source} cannot be locked ({fault.strerror}), so do not run this command twice at once."
+            )
+            return
+        else:
+            return
 
 
 def summary(layout: Layout) -> str:
@@ -97,7 +149,7 @@ def summary(layout: Layout) -> str:
 def _states(source: Path, patch: InsertionPatch) -> dict[FileChange, FileState]:
     if not source.is_dir():
         raise SetupFault(f"{source} is no folder.", advice="Name the folder that ExecuTorch's source was cloned into")
-    states = {change: change.state_of(_content(source / change.path), MARKS) for change in patch.changes}
+    states = {change: _state(source, change) for change in patch.changes}
     originals = [state for change, state in states.items() if not change.is_new_file]
     if all(state is FileState.MISSING for state in originals):
         inside = source / "executorch"
@@ -106,6 +158,11 @@ def _states(source: Path, patch: InsertionPatch) -> dict[FileChange, FileState]:
             f"{source} does not hold the source of ExecuTorch with its Muse Glimmer worker.", advice=advice
         )
     return states
+
+
+def _state(source: Path, change: FileChange) -> FileState:
+    path = source / change.path
+    return FileState.FOLDER if path.is_dir() else change.state_of(_content(path), MARKS)
 
 
 def _content(path: Path) -> bytes | None:
@@ -133,10 +190,15 @@ def _refuse_conflicts(
             "Take out what is there: by `native --undo` of the version of this project that put it in, or by putting "
             f"upstream's files back ({files or 'they are unchanged'}) and deleting {ours}"
         )
+    elif FileState.FOLDER in conflicts.values():
+        folders = " ".join(change.path for change, state in conflicts.items() if state is FileState.FOLDER)
+        advice = f"Files are expected there. Put these folders aside, then run the same command again: {folders}"
     elif any(change.is_new_file for change in conflicts):
         advice = f"Upstream has files of these names by now ({ours}), so the patch is not for that source"
     elif FileState.LINE_ENDS in conflicts.values():
         advice = "Clone it again with `git -c core.autocrlf=false clone`: the line ends were changed when it was cloned"
+    elif set(conflicts.values()) == {FileState.MISSING} and found.commit == patch.commit:
+        advice = f"Files were deleted after they were checked out. Bring them back: `git checkout -- {files}`"
     elif found.commit and found.commit != patch.commit:
         advice = f"Check out the commit that the patch is for: `git checkout {patch.commit}`"
     elif found.commit:

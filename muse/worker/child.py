@@ -28,6 +28,11 @@ _LOG_WAIT_S: Final = 1.0
 _PS_TIMEOUT_S: Final = 5.0
 # Signals that a program does not end itself by. They prove nothing about the model.
 _FROM_OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+# A line of ExecuTorch's log ("E 00:00:00.000123 executorch:file.cpp:12] words"), or of llama.cpp's
+# ("0.00.012.345 E words"), with its level. What has none was not logged but printed: a failed assertion, an uncaught
+# exception, a wrong flag.
+_LOGGED: Final = re.compile(r"(?:(?P<et>[DIEF]) [\d:.]+ (?:executorch:\S+\] )?|[\d.]+ (?P<ggml>[DIWE]) )(?P<words>.*)")
+_LAST_WORDS: Final = 3
 _MORE_MEMORY: Final = "close other programs, or use a smaller --context or model"
 
 
@@ -38,8 +43,14 @@ class Child:
     """
 
     def __init__(
-        self, command: Sequence[str], *, env: Mapping[str, str] | None = None, pass_fds: Sequence[int] = ()
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        pass_fds: Sequence[int] = (),
+        on_log: Callable[[str], None] = lambda line: None,
     ) -> None:
+        """on_log: called with each line of its standard error, from the thread that reads it."""
         self._process = subprocess.Popen(
             [*command],
             stdin=subprocess.PIPE,
@@ -53,6 +64,7 @@ class Child:
         self.stdin: Final = self._process.stdin
         self.lines: Final = read_lines(self._process.stdout.fileno())
         self.log: Final[deque[str]] = deque(maxlen=_LOG_LINES)
+        self._on_log = on_log
         self._is_closing = threading.Event()
         self._log_thread = threading.Thread(target=self._copy_log, name="engine log", daemon=True)
         self._log_thread.start()
@@ -113,7 +125,9 @@ class Child:
     def _copy_log(self) -> None:
         assert self._process.stderr
         for line in self._process.stderr:
-            self.log.append(line.decode("utf-8", "replace").rstrip())
+            text = line.decode("utf-8", "replace").rstrip()
+            self.log.append(text)
+            self._on_log(text)
             with suppress(OSError):  # whoever listens or not: unread, the pipe would fill and stop the engine
                 os.write(2, line)
 
@@ -125,10 +139,17 @@ class Child:
             return "out_of_memory"
         return "engine_killed" if -returncode in _FROM_OUTSIDE else "engine_error"
 
-    def epitaph(self, returncode: int) -> str:
-        """How it ended, its last words, and what may help."""
+    def errors(self) -> list[str]:
+        """What its log has at the level of errors, each once, oldest first."""
+        return list(dict.fromkeys(words for level, words in map(_read_log_line, self.log) if level in ("E", "F")))
+
+    def epitaph(self, returncode: int, *, while_loading: bool = False) -> str:
+        """How it ended, its last words, and what may help.
+
+        while_loading: all errors of its log belong to this end. The last line alone mostly says only that the load
+        failed; the reason is logged before it."""
         how = f"ended with status {returncode}" if returncode >= 0 else f"died by {signal.Signals(-returncode).name}"
-        last = plain(self.log[-1]) if self.log else ""
+        last = self._last_words(while_loading=while_loading)
         words = f"the engine's process {how}" + (f"; its last words: {last}" if last else "")
         match self.code(returncode):
             case "out_of_memory":
@@ -139,9 +160,22 @@ class Child:
             case _:
                 return words
 
+    def _last_words(self, *, while_loading: bool) -> str:
+        level, last = _read_log_line(self.log[-1]) if self.log else ("", "")
+        lines = self.errors()[-_LAST_WORDS:] if while_loading else []
+        if last not in lines and (not lines or not level):
+            lines.append(last)
+        return "; ".join(filter(None, map(plain, lines)))
+
     def death(self, returncode: int) -> EngineFault:
         """Its end as a fault."""
         return EngineFault(self.code(returncode), self.epitaph(returncode), fatal=True)
+
+
+def _read_log_line(line: str) -> tuple[str, str]:
+    """The level of a line of a log, empty if it has none, and its words."""
+    found = _LOGGED.match(line)
+    return (found["et"] or found["ggml"], found["words"]) if found else ("", line)
 
 
 def plain(line: str) -> str:

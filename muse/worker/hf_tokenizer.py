@@ -44,7 +44,8 @@ class JsonTokenizer:
             decoder: str = content["decoder"]["type"]
             added: list[dict[str, Any]] = content["added_tokens"]
             self.control: Final = {int(token["id"]): str(token["content"]) for token in added}
-            known = {*content["model"]["vocab"].values(), *self.control}
+            words: dict[str, int] = content["model"]["vocab"]
+            known = {*words.values(), *self.control}
         except OSError as fault:
             raise _fault(f"{path} cannot be read: {fault.strerror}") from fault
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
@@ -63,11 +64,27 @@ class JsonTokenizer:
             self._with_control = LLTokenizer(self._file.decode(), slices=[])
         except ValueError as fault:
             raise _fault(_no_tokenizer(path, fault)) from fault
+        self._check_numbers(path, words, added)
         longest_first = sorted(self.control.values(), key=len, reverse=True)
         self.spellings: Final = re.compile(f"({'|'.join(map(re.escape, longest_first))})")
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, bool], tuple[int, ...]] = OrderedDict()
         self._kept_characters = 0
+
+    def _check_numbers(self, path: Path, words: dict[str, int], added: list[dict[str, Any]]) -> None:
+        """See that every token has the id that the file names. Readers number control tokens one after the other,
+        whatever ids the file gives them, and the model was trained with the file's."""
+        if len(set(words.values())) < len(words):
+            raise _fault(f"{path} gives several words of its vocabulary the same id")
+        for token in added:
+            spelling, token_id = str(token["content"]), int(token["id"])
+            read = self._with_control.tokenize_str(spelling)
+            if read != [token_id]:
+                found = f"token {read[0]}" if len(read) == 1 else f"{len(read)} tokens"
+                raise _fault(
+                    f"{path} gives {spelling!r} the id {token_id}, and is read with it as {found}: the ids of its "
+                    "added_tokens leave a gap, are out of order, or name a token twice. Fetch the file again"
+                )
 
     @cached_property
     def _plain(self) -> LLTokenizer:

@@ -13,6 +13,8 @@ from typing import Final
 CELL: Final = 28
 """Pixels of a cell's side: 2 x 2 patches of 14."""
 MOST_CELLS: Final = 4096
+"""Of one picture, where an artifact or projector takes no fewer."""
+PATCHES_OF_CELL: Final = 4
 FRAME: Final = 2
 """Tokens around a picture, which say where it begins and ends."""
 

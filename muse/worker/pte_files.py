@@ -5,6 +5,7 @@ fatal, with what was expected and where.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -20,9 +21,11 @@ def program_at(path: Path) -> Path:
         return path
     if not path.is_dir():
         raise artifact_fault(f"there is no artifact at {path}: name its folder, or the .pte file in it")
-    if (path / _PROGRAM).is_file():
-        return path / _PROGRAM
     found = sorted(path.glob("*.pte"))
+    if path / _PROGRAM in found:
+        check_file(path / _PROGRAM, "the program", "fetch the artifact again")
+        return path / _PROGRAM
+    found = [file for file in found if file.is_file()]
     if len(found) == 1:
         return found[0]
     if not found:
@@ -53,8 +56,18 @@ def artifact_fault(message: str) -> EngineFault:
     return EngineFault("bad_request", message, fatal=True)
 
 
+def check_file(path: Path, what: str, advice: str) -> None:
+    """See that a file is there and can be read. Raises EngineFault `bad_request`."""
+    if path.is_dir():
+        raise artifact_fault(f"{path} is a folder, and a file was expected there: {what}. Put it aside, then {advice}")
+    if path.is_file():
+        return
+    if os.path.lexists(path):
+        raise artifact_fault(f"{path} is no file, or a link to none, and a file was expected there: {what}; {advice}")
+    raise artifact_fault(f"{path} is missing: {what}; {advice}")
+
+
 def _beside(program: Path, name: str, what: str) -> Path:
     path = program.parent / name
-    if not path.is_file():
-        raise artifact_fault(f"{path} is missing: the model's {what}, from the repository of the model's weights")
+    check_file(path, f"the model's {what}", "fetch it from the repository of the model's weights")
     return path

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
+import os
 import shutil
 import stat
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -319,6 +324,93 @@ def test_advice_fits_the_checkout(tmp_path: Path, move_on: bool, advice: str) ->
     fault = fault_of(source)
 
     assert advice in fault.advice
+
+
+def test_a_missing_file_is_to_be_brought_back(tmp_path: Path) -> None:
+    """There is nothing of it to be put aside; a checkout of the same commit would not bring it either."""
+    source = made_up_source.make(tmp_path, with_git=True)
+    (source.root / LOOP).unlink()
+    (source.root / DRAFT).unlink()
+
+    fault = fault_of(source)
+
+    assert fault.evidence == (f"{LOOP} is missing", f"{DRAFT} is missing")
+    assert fault.advice.endswith(f"`git checkout -- {LOOP} {DRAFT}`")
+    made_up_source.git(source.root, "checkout", "--", LOOP, DRAFT)
+    assert "put into 7 files" in source.native()
+
+
+@pytest.mark.parametrize("path", [LOOP, HOOK])
+def test_a_folder_in_a_files_place_is_called_one(source: MadeUpSource, path: str) -> None:
+    """Of upstream's files and of ours alike."""
+    (source.root / path).unlink(missing_ok=True)
+    (source.root / path / "inside").mkdir(parents=True)
+
+    fault = fault_of(source)
+
+    assert fault.evidence == (f"{path} is a folder",)
+    assert fault.advice.endswith(f"Put these folders aside, then run the same command again: {path}")
+
+
+def test_a_second_run_waits_for_the_first(source: MadeUpSource) -> None:
+    """What it would see of the first one is neither patched nor as it was; then it finds all of it done."""
+    screen = io.StringIO()
+    said: list[int] = []
+    second = threading.Thread(
+        target=lambda: said.append(
+            native.run(native.NativeOptions(source.root, undo=False), source.layout, native.Console(screen))
+        )
+    )
+    holder = os.open(source.root, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    try:
+        source.put(LOOP, b"half of it")
+        second.start()
+        while "Waiting: another `bootstrap native` is at work" not in screen.getvalue():
+            assert second.is_alive()
+        for path, content in source.results.items():
+            source.put(path, content)
+    finally:
+        os.close(holder)
+    second.join()
+
+    assert said == [0]
+    assert "is in already" in screen.getvalue()
+    assert source.files() == source.results
+
+
+def test_two_runs_at_once_both_end_well(source: MadeUpSource) -> None:
+    """One puts the patch in, the other finds it there."""
+    code = (
+        "import sys; from pathlib import Path; from bootstrap import native; from bootstrap.layout import Layout\n"
+        "root, project, home = map(Path, sys.argv[1:])\n"
+        "native.run(native.NativeOptions(root, undo=False), Layout(project=project, home=home), native.Console())"
+    )
+    folders = (source.root, source.layout.project, source.layout.home)
+    command = [sys.executable, "-c", code, *folders]
+    for _ in range(5):
+        runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+        said = [run.communicate()[0] for run in runs]
+
+        assert [run.returncode for run in runs] == [0, 0, 0]
+        assert sorted("put into 7 files" in words for words in said) == [False, False, True]
+        assert sorted("is in already" in words for words in said) == [False, True, True]
+        assert source.files() == source.results
+        source.native(undo=True)
+
+
+def test_one_that_never_ends_is_named(source: MadeUpSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of a wait without end."""
+    monkeypatch.setattr(native, "WAIT_S", 0.0)
+    holder = os.open(source.root, os.O_RDONLY)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    try:
+        fault = fault_of(source)
+    finally:
+        os.close(holder)
+
+    assert "Another `bootstrap native` has been at work" in fault.what
+    assert fault.advice == "End it, then run the same command again"
 
 
 def test_git_that_cannot_tell_is_no_obstacle(source: MadeUpSource, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,12 +25,12 @@ class NoPicture(ValueError):
     """It cannot be decoded."""
 
 
-def look(data: str) -> list[int]:
+def look(data: str, most_cells: int) -> list[int]:
     """Tokens of a picture by its colour, as many as upstream's rule of sizes gives it."""
     try:
         with Image.open(io.BytesIO(base64.b64decode(data, validate=True)), formats=("PNG", "JPEG")) as image:
             columns_of = image.convert("RGB").resize((1, 1)).getpixel((0, 0))
-            rows, columns = cells_of(*image.size)
+            rows, columns = cells_of(*image.size, most_cells)
     except (ValueError, OSError) as fault:
         raise NoPicture from fault
     assert isinstance(columns_of, tuple)

@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import json
 import os
+import re
 import select
 import struct
 import sys
@@ -110,6 +111,10 @@ def is_whole(data: bytes) -> bool:
 
 
 def say(line: dict[str, Any] | str) -> None:
-    text = line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
-    sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape") + b"\n")
+    """One line: keys in alphabetical order, no blanks, UTF-8 as it is; what is none becomes U+FFFD."""
+    text = (
+        line if isinstance(line, str) else json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    )
+    text = re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
+    sys.stdout.buffer.write(text.encode() + b"\n")
     sys.stdout.buffer.flush()

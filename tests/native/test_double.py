@@ -37,14 +37,6 @@ def test_the_ready_line_has_no_more_than_the_contract_says(tmp_path: Path, level
     assert ready == expected | ({field: True} if field else {})
 
 
-def test_a_bad_flag_ends_it_without_a_word(tmp_path: Path) -> None:
-    """Exit status 1, nothing on stdout."""
-    with Raw(tmp_path, "--no_such_flag=1") as double:
-        out, err = double.process.communicate(timeout=30)
-        assert (double.process.returncode, out) == (1, b"")
-        assert b"no_such_flag" in err
-
-
 def test_it_begins_every_prompt_itself(tmp_path: Path) -> None:
     """Section 3.1: one BOS more than was sent, control tokens read from text; section 5: ids without the end."""
     with Raw(tmp_path) as double:
@@ -87,7 +79,7 @@ def test_its_sessions_have_the_codes_of_section_8(tmp_path: Path) -> None:
     with Raw(tmp_path) as double:
         double.read()
         assert double.ask("a", session_id="s")["code"] == "unsupported_session"
-        assert double.ask("a", op="close") == {"error": "close needs a session_id"}
+        assert double.ask("a", op="close") == {"error": "session_id required for op"}
     (tmp_path / "nano-dflash").rename(tmp_path / "other")
     with Raw(tmp_path, "--max_sessions=3", room_for=1) as double:
         double.read()
@@ -98,18 +90,91 @@ def test_its_sessions_have_the_codes_of_section_8(tmp_path: Path) -> None:
         assert double.ask(op="reset", session_id="unknown") == {"reset": True, "session_id": "unknown"}
 
 
-@pytest.mark.parametrize(
-    "request_",
-    [{"prompt": "a", "prompt_segments": []}, {"prompt_segments": [{}]}, {"prompt": "a", "top_p": 0}, {"op": "unknown"},
-     {"prompt": "a", "stop": "a"}],
-)  # fmt: skip
-def test_a_bad_request_is_one_error_line(tmp_path: Path, request_: dict[str, object]) -> None:
-    """And it keeps serving."""
+FORMS = "exactly one of prompt / prompt_segments is required"
+JSON_FAULT = "[json.exception."
+BAD_REQUESTS: list[tuple[dict[str, object], str]] = [
+    ({"prompt": "a", "prompt_segments": []}, FORMS),
+    ({"op": "unknown"}, FORMS),
+    ({"prompt_segments": [{}]}, "bad segment"),
+    ({"prompt": "a", "top_p": 0}, "top_p must be finite and in (0, 1]"),
+    ({"prompt": "a", "seed": 2**63}, "seed must be nonnegative"),
+    ({"prompt": "a" * 100}, "prompt fills the context window; no room to generate"),
+    ({"prompt_segments": [{"image": {"encoding": "base64", "mime_type": "image/png", "data": "AAAA"}}]},
+     "image decode or vision encoding failed"),
+    ({"prompt": "a", "stop": "a"}, JSON_FAULT),
+    ({"prompt": "a", "op": None}, JSON_FAULT),
+    ({"prompt": "a", "op": 7}, JSON_FAULT),
+]  # fmt: skip
+
+
+def test_a_bad_request_is_one_error_line(tmp_path: Path) -> None:
+    """In the real one's words, and it keeps serving."""
+    with Raw(tmp_path, context=64) as double:
+        double.read()
+        for request, words in BAD_REQUESTS:
+            double.write(request)
+            line = double.read()
+            assert (list(line), line["error"].startswith(words)) == (["error"], True), line
+        assert double.ask("a")["done"] is True
+
+
+def test_it_takes_what_is_no_prompt(tmp_path: Path) -> None:
+    """No segments at all, and ids that are none."""
     with Raw(tmp_path) as double:
         double.read()
-        double.write(request_)
-        assert double.read().keys() == {"error"}
-        assert double.ask("a")["done"] is True
+        assert double.ask(prompt_segments=None)["prompt_tokens"] == 1
+        assert double.ask(prompt_segments=[{"ids": [7.6, -1]}])["prompt_tokens"] == 3
+
+
+def test_its_lines_are_compact_and_in_order(tmp_path: Path) -> None:
+    """Keys by the alphabet, no blanks, characters as they are."""
+    with Raw(tmp_path, "--max_sessions=2", level="cancel_op") as double:
+        assert double.process.stdout
+        expected = (
+            '{"max_named_sessions":1,"max_sessions":2,"ready":true,"supports_cancel_op":true,"supports_image":true}'
+        )
+        assert double.process.stdout.readline() == expected.encode() + b"\n"
+        double.write({"op": "open", "session_id": "ж"})
+        assert double.process.stdout.readline() == '{"opened":true,"session_id":"ж"}\n'.encode()
+
+
+@pytest.mark.parametrize(
+    ("flag", "status", "out", "words"),
+    [
+        ("--no_such_flag=1", 1, b"", b"unknown command line flag 'no_such_flag'"),
+        ("--max_sessions=two", 1, b"", b"illegal value 'two'"),
+        ("--help", 1, b"muse_glimmer_worker", b""),
+        ("--version", 0, b"muse_glimmer_worker", b""),
+        ("--artifact_mode=foo", -signal.SIGABRT, b"", b"PAL must be initialized"),
+        ("--max_image_bytes=0", -signal.SIGABRT, b"", b"PAL must be initialized"),
+        ("--model_path=", -signal.SIGABRT, b"", b"PAL must be initialized"),
+        ("--pos_embed_path=/no/pos_embed.bin", 1, b"", b"failed to create engine"),
+    ],
+)
+def test_a_bad_flag_ends_it(tmp_path: Path, flag: str, status: int, out: bytes, words: bytes) -> None:
+    """By its library's check, or by its own, which comes before its log."""
+    with Raw(tmp_path, flag) as double:
+        said, log = double.process.communicate(timeout=30)
+    assert (double.process.returncode, said[:19]) == (status, out)
+    assert words in log
+
+
+def test_its_log_says_the_kind(tmp_path: Path) -> None:
+    """Of the artifact, which the ready line does not tell."""
+    with Raw(tmp_path, solo=True) as double:
+        double.read()
+        double.process.kill()
+        assert b"detected autoregressive artifact" in double.process.communicate()[1]
+
+
+def test_a_cancel_in_prefill_has_no_decode(tmp_path: Path) -> None:
+    """No time of decode, and no rate of a prefill that was not finished."""
+    with Raw(tmp_path, level="cancel_op", chunk=1, chunk_ms=5) as double:
+        double.read()
+        double.write({"prompt": LONG}, {"op": "cancel"})
+        end = double.end()
+    assert (end["cancelled"], end["decode_ms"], end["prefill_tok_s"]) == (True, 0, 0)
+    assert end["prefill_ms"] == end["total_ms"] > 0
 
 
 def test_the_pinned_one_answers_a_cancel_too_late_and_with_an_error(tmp_path: Path) -> None:
@@ -146,7 +211,7 @@ def test_the_patched_one_leaves_when_its_client_has(tmp_path: Path) -> None:
         double.read()
         out, _ = double.process.communicate(timeout=30)
         assert double.process.returncode == 0
-        assert b'"cancelled": true' in out.splitlines()[-1]
+        assert b'"cancelled":true' in out.splitlines()[-1]
 
 
 def test_the_later_one_ends_by_its_pipe(tmp_path: Path) -> None:

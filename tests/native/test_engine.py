@@ -178,22 +178,42 @@ def test_what_the_program_cannot_do_is_refused_by_name(native: WorkerProcess) ->
 
 
 def test_a_solo_artifact_draws_by_temperature_alone(tmp_path: Path) -> None:
-    """Known by the folder's name it is refused before it spoils the session; else the error says what may help."""
+    """Known by the program's log it is refused before it spoils the session; else the error says what may help."""
     options = {"temperature": 1.0, "top_k": 5, "seed": 0, "top_p": 0.9}
-    (tmp_path / "x").mkdir()
-    for folder, flag in ((tmp_path, "--artifact_mode=autoregressive"), (tmp_path / "x", "--dflash_n_draft=2")):
-        artifact = folder / "nano-dflash"
-        arguments = worker_arguments(folder, flag, solo=True)
-        if folder.name == "x":
-            artifact.rename(folder / "nano")
-            arguments = tuple(part.replace("nano-dflash", "nano") for part in arguments)
-        with WorkerProcess(*arguments) as worker:
+    arguments = tuple(part.replace("nano-dflash", "nano") for part in worker_arguments(tmp_path, solo=True))
+    hidden = tuple(part.replace("nano-dflash", "nano") for part in worker_arguments(tmp_path, solo=True, silent=True))
+    (tmp_path / "nano-dflash").rename(tmp_path / "nano")
+    for known, command in ((True, arguments), (False, hidden)):
+        with WorkerProcess(*command) as worker:
             worker.ready()
+            worker.ask(asking("a"), session="s", temperature=1.0)
             error = worker.ask(asking("a"), session="s", **options).error
             assert "top_p, top_k and seed" in error.message or "top_p, top_k or seed" in error.message
-            assert error.code == ("engine_error" if folder.name == "x" else "unsupported")
-            done = worker.ask(asking("a"), session="s", temperature=1.0).done
-            assert done.session_reset_reason == ("dirty" if folder.name == "x" else "new")
+            assert error.code == ("unsupported" if known else "engine_error")
+            done = worker.ask(asking("b"), session="s", temperature=1.0).done
+            assert done.session_reset_reason == ("mismatch" if known else "dirty")
+
+
+def test_a_drafted_artifact_takes_what_samples(tmp_path: Path) -> None:
+    """Whatever its folder is called."""
+    arguments = tuple(part.replace("nano-dflash", "nano-solo") for part in worker_arguments(tmp_path))
+    (tmp_path / "nano-dflash").rename(tmp_path / "nano-solo")
+    with WorkerProcess(*arguments) as worker:
+        worker.ready()
+        assert worker.ask(asking("a"), temperature=1.0, top_p=0.9, top_k=5, seed=0).done.finish_reason == "stop"
+
+
+def test_a_prompt_longer_than_the_programs_context_is_too_long(tmp_path: Path) -> None:
+    """Its file tells no context and a larger one was asked for: the program refuses the prompt then, and goes on."""
+    arguments = list(worker_arguments(tmp_path, context=64))
+    arguments[arguments.index("--context") + 1] = "512"
+    with WorkerProcess(*arguments) as worker:
+        worker.ready()
+        error = worker.ask(asking("a" * 100), session="s").error
+        assert (error.code, error.fatal, error.context_length) == ("context_overflow", False, None)
+        assert f"the prompt has {error.prompt_tokens} tokens, and this artifact's context holds fewer" in error.message
+        assert "--context of 512" in error.message
+        assert worker.ask(asking("a"), session="s").done.finish_reason == "stop"
 
 
 def test_seeds_are_never_random(start_native: Start) -> None:

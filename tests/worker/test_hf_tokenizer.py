@@ -114,7 +114,9 @@ def test_unknown_ids_spell_nothing_and_are_refused(tmp_path: Path) -> None:
     """A program may have more of them than the file."""
 
     def change(content: dict[str, Any]) -> None:
+        # Control tokens that are words too keep their ids, so that a gap before the last is read as it is.
         content["added_tokens"][-1]["id"] = 600
+        content["model"]["vocab"] |= {token["content"]: token["id"] for token in content["added_tokens"]}
 
     tokenizer = changed(tmp_path, change)
     assert tokenizer.size == 601
@@ -159,6 +161,50 @@ def has_decoder(content: dict[str, Any]) -> None:
 )
 def test_another_file_is_refused_by_name(tmp_path: Path, change: Callable[[dict[str, Any]], None], words: str) -> None:
     """The file, what is wrong with it, what was expected."""
+    with pytest.raises(EngineFault, match=words) as caught:
+        changed(tmp_path, change)
+    assert (caught.value.code, caught.value.fatal) == ("bad_request", True)
+
+
+def numbered(*ids: int) -> Callable[[dict[str, Any]], None]:
+    """The last control tokens have these ids."""
+
+    def change(content: dict[str, Any]) -> None:
+        for token, number in zip(content["added_tokens"][-len(ids) :], ids, strict=True):
+            token["id"] = number
+
+    return change
+
+
+def one_word_less(content: dict[str, Any]) -> None:
+    content["model"]["vocab"].popitem()
+    content["model"]["merges"].pop()
+
+
+def repeats(**fields: object) -> Callable[[dict[str, Any]], None]:
+    return lambda content: content["added_tokens"].append(content["added_tokens"][0] | {"id": 512} | fields)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (numbered(600), r"gives '<\|reserved_mask\|>' the id 600, and is read with it as token 511"),
+        (numbered(511, 510), "the id 511, and is read with it as token 510"),
+        (numbered(511, 512), "the id 511, and is read with it as token 510"),
+        (lacks("<|eom|>"), r"gives '<\|eot\|>' the id 503, and is read with it as token 502"),
+        (repeats(), r"gives '<\|begin_of_text\|>' the id 512, and is read with it as token 500"),
+        (repeats(id=5, content="<|x|>"), r"gives '<\|x\|>' the id 5, and is read with it as token 512"),
+        (repeats(content="Z"), "gives 'Z' the id 512, and is read with it as token 57"),
+        (lambda content: content["model"]["vocab"].update({"Z": 3}), "several words of its vocabulary the same id"),
+        (one_word_less, "the id 500, and is read with it as token 499"),
+    ],
+    ids=["gap", "order", "moved", "hole", "twice", "taken", "word", "shared", "short vocabulary"],
+)
+def test_ids_that_readers_number_otherwise_are_refused(
+    tmp_path: Path, change: Callable[[dict[str, Any]], None], words: str
+) -> None:
+    """The library gives control tokens the next free ids, another reader those of the file: with the first one that
+    differs every prompt would mean something else."""
     with pytest.raises(EngineFault, match=words) as caught:
         changed(tmp_path, change)
     assert (caught.value.code, caught.value.fatal) == ("bad_request", True)

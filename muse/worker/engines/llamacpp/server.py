@@ -76,8 +76,8 @@ def _load_fault(child: Child, error: str) -> EngineFault:
     returncode = child.wait_end()
     text = f"llama.cpp cannot load this model: {error}"
     if returncode < 0:
-        text = f"llama.cpp cannot load this model: {child.epitaph(returncode)}"
-    elif reasons := [line.partition(" E ")[2] for line in child.log if " E " in line[:20]]:
+        text = f"llama.cpp cannot load this model: {child.epitaph(returncode, while_loading=True)}"
+    elif reasons := child.errors():
         text = f"{text} ({'; '.join(plain(reason) for reason in reasons[:3])})"
     return EngineFault(child.code(returncode), text, fatal=True)
 

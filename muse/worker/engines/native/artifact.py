@@ -1,12 +1,14 @@
 """The files of a Muse Glimmer artifact, and how the native worker is told to load them.
 
-Its ready line says neither context nor name nor kind (contracts/worker-protocol.md section 2), so these are given, or
-taken as those of the published artifacts (contracts/pte-contract.md sections 1, 2 and 4).
+Its ready line says neither context nor name nor kind (contracts/worker-protocol.md section 2). The context is read from
+the artifact, the kind from the program's log; what neither tells is given, or taken as that of the published artifacts
+(contracts/pte-contract.md sections 1, 2 and 4).
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 from pathlib import Path
 from typing import Final, Literal
@@ -16,7 +18,9 @@ import attrs
 from muse.protocol import FilePart, LoadedFile
 from muse.worker.command_line import WorkerOptions
 from muse.worker.hf_tokenizer import END_OF_TEXT, JsonTokenizer
-from muse.worker.pte_files import artifact_fault, program_at, template_beside, tokenizer_beside
+from muse.worker.picture_size import MOST_CELLS, PATCHES_OF_CELL
+from muse.worker.pte_constants import read_constants
+from muse.worker.pte_files import artifact_fault, check_file, program_at, template_beside, tokenizer_beside
 
 PUBLISHED_CONTEXT: Final = 131_072
 _PUBLISHED_DRAFTS: Final = 3
@@ -26,14 +30,21 @@ WEIGHTS: Final = "aoti_cuda_blob.ptd"
 # One conversation stays warm beside requests without one; each costs a whole KV set (section 9 of the former).
 _MAX_SESSIONS: Final = 2
 _OURS: Final = frozenset({"model_path", "tokenizer_path", "bos_id", "eos_id", "warm_resume"})
+_FILES: Final = frozenset({"data_path", "pos_embed_path"})
+_MODES: Final = ("auto", "autoregressive", "dflash")
+# With these of the gflags library a program prints and ends.
+_PRINTS: Final = re.compile(r"help(full|short|on|match|package|xml)?|version")
 _HASH_CHARS: Final = 12
 
 Kind = Literal["solo", "dflash", "unknown"]
+KINDS: Final[dict[str, Kind]] = {"autoregressive": "solo", "dflash": "dflash"}
+"""As the program names them."""
 
 
 @attrs.frozen(kw_only=True)
 class Artifact:
-    """What is loaded. program: its file. flags: of the user's own. kind: what samples, as far as it is known."""
+    """What is loaded. program: its file. flags: of the user's own. kind: what samples, as far as it is known.
+    most_cells: of one picture."""
 
     program: Path
     model: Path
@@ -43,6 +54,7 @@ class Artifact:
     flags: tuple[str, ...]
     kind: Kind
     context: int
+    most_cells: int
     model_id: str
 
     def command(self) -> list[str]:
@@ -111,13 +123,11 @@ def read_artifact(options: WorkerOptions) -> Artifact:
     """Look at the files. Raises EngineFault `bad_request` with what was expected and where."""
     assert options.model is not None
     assert options.worker_bin is not None
-    if not options.worker_bin.is_file():
-        raise artifact_fault(
-            f"there is no native worker at {options.worker_bin}: build muse_glimmer_worker, name it by its path"
-        )
+    check_file(options.worker_bin, "the native worker", "build muse_glimmer_worker, and name it by its path")
     for flag in options.worker_args:
         _check_flag(flag)
     model = program_at(options.model)
+    constants = {name: number for name, number in read_constants(model).items() if number > 0}
     tokenizer_path, tokenizer = tokenizer_beside(model)
     return Artifact(
         program=options.worker_bin,
@@ -127,7 +137,8 @@ def read_artifact(options: WorkerOptions) -> Artifact:
         template=template_beside(model),
         flags=options.worker_args,
         kind=_kind(options.worker_args, model),
-        context=options.context or PUBLISHED_CONTEXT,
+        context=_context(options.context, constants.get("get_max_seq_len")),
+        most_cells=max(1, constants.get("get_max_vision_patches", MOST_CELLS * PATCHES_OF_CELL) // PATCHES_OF_CELL),
         model_id=options.model_id or PUBLISHED_MODEL_ID,
     )
 
@@ -144,17 +155,35 @@ def _value(flags: tuple[str, ...], name: str) -> str:
 
 
 def _check_flag(flag: str) -> None:
-    if not flag.startswith("-") or not _name(flag):
+    """What the program itself would refuse without a reason, or would end by, is refused here: its own checks come
+    before its log can be written (contracts/native-trial.md, correction 5)."""
+    name, value = _name(flag), flag.partition("=")[2]
+    if not flag.startswith("-") or not name:
         raise artifact_fault(f"{flag!r} is no flag of the native worker: write --worker-arg=--name=value")
-    if _name(flag) in _OURS:
-        raise artifact_fault(f"--{_name(flag)} of the native worker is set by this program")
+    if name in _OURS:
+        raise artifact_fault(f"--{name} of the native worker is set by this program")
+    if _PRINTS.fullmatch(name):
+        raise artifact_fault(f"--{name} has the native worker print something and end: run it by hand for that")
+    if name in _FILES and value:
+        check_file(Path(value), f"--{name} of the native worker", "name a file that is there")
+    if name == "artifact_mode" and value not in _MODES:
+        raise artifact_fault(f"--artifact_mode of the native worker is {', '.join(_MODES)}, not {value!r}")
+    if name == "max_image_bytes" and value.isdigit() and int(value) == 0:
+        raise artifact_fault("--max_image_bytes of the native worker must be at least 1")
+
+
+def _context(asked: int | None, held: int | None) -> int:
+    """The context to be used. held: the artifact's, None where its file does not tell."""
+    if asked and held and asked > held:
+        raise artifact_fault(f"a context of {asked} tokens was asked for, and this artifact holds {held}")
+    return asked or held or PUBLISHED_CONTEXT
 
 
 def _kind(flags: tuple[str, ...], model: Path) -> Kind:
     """By the flag that asserts it, else by the folder's name, as the published ones are named."""
     mode = _value(flags, "artifact_mode")
-    if mode in ("autoregressive", "dflash"):
-        return "dflash" if mode == "dflash" else "solo"
+    if mode in KINDS:
+        return KINDS[mode]
     name = f"{model.parent.name} {model.name}".lower()
     kinds = [kind for kind in ("solo", "dflash") if kind in name]
     return "unknown" if len(kinds) != 1 else "dflash" if kinds == ["dflash"] else "solo"

@@ -47,6 +47,8 @@ from muse.worker.hardware import processor_name
 from muse.worker.hf_tokenizer import BEGIN, END_OF_TEXT
 from muse.worker.signs_of_life import signs_of_life
 
+_NO_ROOM: Final = "prompt fills the context window"
+"""How its error line begins (contracts/native-trial.md)."""
 _MOST_SEED: Final = 2**63 - 1
 """Seeds are below 2^63, and 0 asks for a random one (contracts/worker-protocol.md section 3)."""
 
@@ -63,7 +65,9 @@ class NativeEngine:
     def load(self, report: ReportLoading) -> Ready:
         report(None, "reading the artifact's files")
         artifact = read_artifact(self._options)
-        native = self._program.start(artifact.command(), artifact.size_bytes, report)
+        started = self._program.start(artifact.command(), artifact.size_bytes, report)
+        native = started.ready
+        artifact = attrs.evolve(artifact, kind=started.kind or artifact.kind)
         sees = _sees(artifact, native)
         self._loaded = _Loaded(
             artifact=artifact,
@@ -129,6 +133,8 @@ class NativeEngine:
         except Refused as refused:
             if cancel.is_set:
                 return run.done(None)
+            if refused.line.message.startswith(_NO_ROOM):
+                raise _no_room(len(run.prompt.ids), self._need_loaded().artifact.context) from refused
             raise _request_fault(refused.line, run.request.sampling) from refused
         if end is not None:
             over(end)
@@ -313,6 +319,16 @@ def _sampling(request: Generate, artifact: Artifact) -> dict[str, Any]:
 def _and(names: dict[str, Any]) -> str:
     *others, last = names
     return f"{', '.join(others)} and {last}" if others else last
+
+
+def _no_room(prompt_tokens: int, context: int) -> EngineFault:
+    """The program's context is shorter than the one that it was said to have; by how much it does not tell."""
+    return EngineFault(
+        "context_overflow",
+        f"the prompt has {prompt_tokens} tokens, and this artifact's context holds fewer: it is shorter than the "
+        f"--context of {context} that the server was started with",
+        prompt_tokens=prompt_tokens,
+    )
 
 
 def _request_fault(line: ErrorLine, sampling: Sampling) -> EngineFault:

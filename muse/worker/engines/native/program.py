@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+import attrs
+
 from muse.worker.child import Child
 from muse.worker.engines.base import CancelToken, EngineFault, ReportLoading
+from muse.worker.engines.native.artifact import KINDS, Kind
 from muse.worker.engines.native.exchange import Exchange, Link
 from muse.worker.engines.native.lines import NativeLines
 from muse.worker.engines.native.wire import Broken, NativeReady, parse_ready
@@ -21,6 +25,19 @@ CONTROL_FD_VARIABLE: Final = "EXECUTORCH_LLM_WORKER_CONTROL_FD"
 LEAST_DRAIN_S: Final = 5.0
 """No model of this kind is loaded sooner."""
 MOST_DRAIN_S: Final = 60.0
+_DETECTED: Final = re.compile(rf"detected ({'|'.join(KINDS)}) artifact", re.IGNORECASE)
+_DETECTED_WAIT_S: Final = 1.0
+"""The line of the log is written before the ready line, but comes by another pipe."""
+_NO_LOG_YET: Final = "PAL must be initialized"
+"""What the program says in place of a reason when its own checks of its flags fail (contracts/native-trial.md)."""
+
+
+@attrs.frozen(kw_only=True)
+class Started:
+    """What a program said of itself. kind: of the artifact, by its log; None where the log does not tell."""
+
+    ready: NativeReady
+    kind: Kind | None
 
 
 class NativeProgram:
@@ -32,16 +49,21 @@ class NativeProgram:
         self._overdue = overdue
         self._child: Child | None = None
         self._link: Link | None = None
+        self._kind: Kind | None = None
+        self._kind_is_known = threading.Event()
         self._free = threading.Condition()
         self._is_free = True
 
-    def start(self, command: Sequence[str], size_bytes: int, report: ReportLoading) -> NativeReady:
+    def start(self, command: Sequence[str], size_bytes: int, report: ReportLoading) -> Started:
         """Start it and wait for its ready line. Raises EngineFault."""
         began = time.monotonic()
         theirs, control_fd = os.pipe()
         try:
             child = self._child = Child(
-                command, env={**os.environ, CONTROL_FD_VARIABLE: str(theirs)}, pass_fds=(theirs,)
+                command,
+                env={**os.environ, CONTROL_FD_VARIABLE: str(theirs)},
+                pass_fds=(theirs,),
+                on_log=self._read_kind,
             )
         except OSError as fault:
             words = f"the native worker cannot be started: {command[0]}: {fault.strerror or fault}"
@@ -60,7 +82,8 @@ class NativeProgram:
             overdue=self._overdue,
             broken=lambda fault: self._lost(fault, 0),
         )
-        return ready
+        self._kind_is_known.wait(_DETECTED_WAIT_S)
+        return Started(ready=ready, kind=self._kind)
 
     @contextmanager
     def turn(self, cancel: CancelToken) -> Generator[Exchange | None]:
@@ -94,6 +117,11 @@ class NativeProgram:
         if self._child:
             self._child.close()
 
+    def _read_kind(self, line: str) -> None:
+        if found := _DETECTED.search(line):
+            self._kind = KINDS[found[1].lower()]
+            self._kind_is_known.set()
+
     @contextmanager
     def _owned(self, is_ours: bool) -> Generator[Exchange | None]:
         if not is_ours:
@@ -126,5 +154,11 @@ def _first_line(child: Child, program: str, size_bytes: int, report: ReportLoadi
         words = f"{program} is no muse_glimmer_worker that this version can drive: of its first line, {fault}"
         raise EngineFault("bad_request", words, fatal=True) from fault
     returncode = child.wait_end()
-    words = f"the native worker cannot load this model: {child.epitaph(returncode)}"
+    if any(_NO_LOG_YET in line for line in child.log):
+        words = (
+            "the native worker refused its command line, and cannot say why before its log is set up: look at the "
+            f"values of --worker-arg ({child.epitaph(returncode)})"
+        )
+        raise EngineFault("bad_request", words, fatal=True)
+    words = f"the native worker cannot load this model: {child.epitaph(returncode, while_loading=True)}"
     raise EngineFault(child.code(returncode), words, fatal=True)

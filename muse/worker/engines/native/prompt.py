@@ -59,6 +59,7 @@ class PromptEncoder:
         found = [tokenizer.id_of(spelling) for spelling in _PICTURE]
         tokens = [token for token in found if token is not None]
         self._picture_tokens = tokens if sees and len(tokens) == len(found) else None
+        self._most_cells = artifact.most_cells
         self._pictures = Pictures()
 
     def encode(self, segments: Sequence[Segment]) -> Prompt:
@@ -66,7 +67,8 @@ class PromptEncoder:
         sizes = self._sizes(segments)
         start, _, end = self._picture_tokens or _NO_TOKENS
         texts = {number: self._encode_one(segment) for number, segment in enumerate(segments)}
-        left = iter(fit_pictures(sizes, text_tokens=sum(map(len, texts.values())), context=self._context))
+        text_tokens = sum(map(len, texts.values()))
+        left = iter(fit_pictures(sizes, text_tokens=text_tokens, context=self._context, most_cells=self._most_cells))
         ids: list[int] = []
         counts: list[int] = []
         places: list[Place] = []

@@ -35,6 +35,7 @@ ErrorCode = Literal[
     "engine_killed",
     "draft_slower",
     "cancel_overdue",
+    "constrained_dead_end",
 ]
 FilePart = Literal["model", "weights", "draft", "projector", "positions"]
 PatchLevel = Literal["unpatched", "cancel_op", "control_pipe"]
@@ -270,6 +271,7 @@ class Error:
 
     `engine_killed`: a signal from outside ended the engine, so another try may work, also after a failed load.
     `draft_slower` comes for the worker as a whole and not fatal: it goes on, but would be faster without its draft.
+    `constrained_dead_end`: a constrained answer cannot go on by its schema; nothing outside of it was sent.
     `cancel_overdue` comes for the worker as a whole: what was cancelled does not end, so the worker does, and another
     one is to take its place. That is no death that says anything against the model.
     """
@@ -292,7 +294,8 @@ WorkerEvent = Loading | Ready | Accepted | Progress | Tokens | Done | Result | E
 @message
 class Generate:
     """Prefill the segments and decode. session_id null: scratch, never reused. max_new_tokens null:
-    fill the room. json_schema: JSON text of what the answer must be, only if `supports.grammar`."""
+    fill the room. json_schema: JSON text of what the answer must be, only if `supports.grammar`. constrained_prefix:
+    what of that answer was generated before and stands at the end of the prompt; empty where it only begins."""
 
     request_id: str
     session_id: str | None
@@ -300,6 +303,7 @@ class Generate:
     max_new_tokens: int | None
     sampling: Sampling
     json_schema: str | None = None
+    constrained_prefix: str = ""
 
 
 @message

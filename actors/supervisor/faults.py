@@ -26,7 +26,7 @@ def fault_of(event: protocol.Error) -> MuseError:
             return ClientFault("context_length_exceeded", event.message, param="messages")
         case "bad_image":
             return ClientFault("invalid_image", event.message, param="messages")
-        case "bad_request" | "unsupported":
+        case "bad_request" | "unsupported" | "constrained_dead_end":
             return ClientFault(event.code, event.message)
         case "capacity_exhausted":
             return Unavailable(event.code, event.message, status=429, retry_after_s=2)

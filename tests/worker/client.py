@@ -164,6 +164,7 @@ class WorkerProcess:
         session: str | None = None,
         limit: int | None = None,
         json_schema: str | None = None,
+        constrained_prefix: str = "",
         **sampling: Any,
     ) -> str:
         """Send a generate command; gives its id."""
@@ -176,6 +177,7 @@ class WorkerProcess:
                 max_new_tokens=limit,
                 sampling=Sampling(**sampling),
                 json_schema=json_schema,
+                constrained_prefix=constrained_prefix,
             )
         )
         return request_id

@@ -12,9 +12,10 @@ import contextlib
 import json
 import select
 import socket
+from contextlib import nullcontext
 from typing import Any, Final
 
-from muse.worker.engines.base import EngineFault
+from muse.worker.engines.base import CancelToken, EngineFault
 
 _RECEIVE_BYTES: Final = 16 * 1024
 _PREFIX: Final = b"data: "
@@ -51,9 +52,13 @@ class Client:
     def __init__(self, socket_path: str) -> None:
         self._path = socket_path
 
-    def call(self, method: str, path: str, body: object = None) -> Any:
-        """One request, its JSON answer. Raises Refused for a status other than 200, EngineGone."""
-        with self._send(method, path, body) as connection:
+    def call(self, method: str, path: str, body: object = None, *, cancel: CancelToken | None = None) -> Any:
+        """One request, its JSON answer. cancel: gives it up. Raises Refused for a status other than 200, EngineGone,
+        also when it was given up."""
+        with (
+            self._send(method, path, body) as connection,
+            cancel.hook(lambda: _leave(connection, socket.SHUT_RDWR)) if cancel else nullcontext(),
+        ):
             response = _Response(connection)
             content = response.read_all()
         if response.status != 200:
@@ -91,8 +96,7 @@ class EventStream:
     def interrupt(self) -> None:
         """Tell the server that we are leaving: it ends the work, then the stream, at its next event. What
         was generated until then still arrives."""
-        with contextlib.suppress(OSError):  # it was over already
-            self._connection.shutdown(socket.SHUT_WR)
+        _leave(self._connection, socket.SHUT_WR)
 
     def events(self) -> list[bytes]:
         """The JSON texts of the events that are there, at least one; empty at the end of the stream.
@@ -116,6 +120,11 @@ class EventStream:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def _leave(connection: socket.socket, how: int) -> None:
+    with contextlib.suppress(OSError):  # it was over already
+        connection.shutdown(how)
 
 
 class _Response:

@@ -30,20 +30,28 @@ from muse.protocol import (
     Show,
 )
 from muse.worker import exits
+from muse.worker.answer_matcher import AnswerMatcher
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import CancelToken, Emit, EngineFault, ReportLoading, context_overflow
 from muse.worker.engines.llamacpp.client import EngineGone, Refused
+from muse.worker.engines.llamacpp.constrained_rest import ConstrainedRest
 from muse.worker.engines.llamacpp.draft_trial import Loss
 from muse.worker.engines.llamacpp.draft_watch import DraftWatch
 from muse.worker.engines.llamacpp.loading import SCRATCH_SLOTS, Loaded, load_model, read_files
 from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt
 from muse.worker.engines.llamacpp.prefill_step import PrefillStep
 from muse.worker.engines.llamacpp.prompt import EncodingCancelled
-from muse.worker.engines.llamacpp.request_body import PLAIN_TOKENS, completion_body, plain_step_body, step_body
+from muse.worker.engines.llamacpp.request_body import (
+    PLAIN_TOKENS,
+    completion_body,
+    plain_step_body,
+    rest_body,
+    step_body,
+)
 from muse.worker.engines.llamacpp.server import InnerServer
 from muse.worker.engines.llamacpp.slots import SlotTable
 from muse.worker.engines.llamacpp.stream import CompletionReader
-from muse.worker.json_form import check_answer, grammar_of
+from muse.worker.json_form import grammar_of
 from muse.worker.residency import common_prefix
 from muse.worker.signs_of_life import signs_of_life
 
@@ -90,9 +98,12 @@ class LlamaCppEngine:
 
     def _generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
         loaded = self._need_loaded()
-        grammar = None
+        grammar, matcher = None, None
         if request.json_schema is not None:
             grammar = grammar_of(request.json_schema)
+            prefix = request.constrained_prefix
+            # Only where it goes on the matcher has to know the model's tokens.
+            matcher = AnswerMatcher(grammar, prefix=prefix, tokens=loaded.matcher_tokens if prefix else None)
         try:
             pictured, prompt, sizes = self._encode(request.prompt_segments, cancel)
         except EncodingCancelled:
@@ -103,7 +114,9 @@ class LlamaCppEngine:
         budget = room if request.max_new_tokens is None else min(room, request.max_new_tokens)
         resident = self._slots.resident(request.session_id)
         places = pictured.places if pictured else ()
-        reader = CompletionReader(request.request_id, prompt, room, resident.ids, loaded.ids, emit, places, sizes)
+        reader = CompletionReader(
+            request.request_id, prompt, room, resident.ids, loaded.ids, emit, places, sizes, matcher
+        )
         if budget <= 0:
             reader.give_nothing()
         native = loaded.pictures.native(pictured, cancel) if loaded.pictures and pictured else prompt
@@ -120,31 +133,38 @@ class LlamaCppEngine:
                 lead = prompt[: places[0].start] if places else prompt
                 reuse = self._prefill(lead, slot.number, expected, reuse, reader, cancel)
                 if not cancel.is_set:
-                    body = completion_body(
-                        request,
-                        native,
-                        slot=slot.number,
-                        max_tokens=budget,
-                        reuse=reuse,
-                        grammar=grammar,
-                        has_draft=loaded.ids.has_draft,
-                        control=loaded.ids.never_text,
-                    )
                     with self._signs_of_life(reader) if pictured else nullcontext():
-                        self._follow(body, reader, cancel)
+                        if matcher is not None and request.constrained_prefix:
+                            self._follow_rest(request, native, slot.number, budget, matcher, reader, cancel, reuse)
+                        else:
+                            body = completion_body(
+                                request,
+                                native,
+                                slot=slot.number,
+                                max_tokens=budget,
+                                reuse=reuse,
+                                grammar=grammar,
+                                has_draft=loaded.ids.has_draft,
+                                control=loaded.ids.never_text,
+                            )
+                            self._follow(body, reader, cancel)
                 if not reader.is_accepted:
                     # Ended before the engine looked at it, a request has changed nothing that it shares.
                     left_behind = prompt[:expected]
                 elif reader.is_foretold:
                     left_behind = prompt[: reader.processed] + reader.known
+            except EngineFault as fault:
+                if not fault.fatal:
+                    self._wait_idle(slot.number)  # it may still write what nobody takes
+                raise
             finally:
                 cold = resident.cold and not reader.is_accepted
                 self._slots.remember(request.session_id, slot, left_behind, cold=cold)
             if not reader.finished:
                 self._wait_idle(slot.number)
         done = attrs.evolve(reader.done(), images_scaled=pictured.scaled if pictured else 0)
-        if grammar is not None:
-            check_answer(grammar, reader.text.encode(), complete=done.finish_reason == "stop")
+        if matcher is not None and done.finish_reason == "stop":
+            matcher.check_end()
         return done
 
     def _prefill(
@@ -194,6 +214,47 @@ class LlamaCppEngine:
                 raise
         if not (reader.is_over or reader.has_less or cancel.is_set):
             raise EngineGone("the engine broke off in the middle of an answer")
+
+    def _follow_rest(
+        self,
+        request: Generate,
+        prompt: object,
+        slot: int,
+        budget: int,
+        matcher: AnswerMatcher,
+        reader: CompletionReader,
+        cancel: CancelToken,
+        reuse: bool,
+    ) -> None:
+        """Go on with a constrained answer, of which the prompt has the beginning."""
+        loaded = self._need_loaded()
+        reader.begin_step(reader.total, least=0)
+        self._follow(step_body(prompt, slot=slot, reuse=reuse), reader, cancel)
+        reader.begin_answer()
+        spelled = loaded.ids.vocabulary.spelled
+
+        def ask(known: Sequence[int], options: dict[str, Any]) -> dict[str, Any] | None:
+            text = b"".join(spelled[token] for token in known)
+            body = rest_body(request, prompt, known, text, slot=slot, control=loaded.ids.never_text)
+            body |= options | {"logit_bias": [*body["logit_bias"], *options.get("logit_bias", ())]}
+            try:
+                return loaded.client.call("POST", "/completion", body, cancel=cancel)
+            except EngineGone:
+                if cancel.is_set:
+                    return None
+                raise
+
+        rest = ConstrainedRest(
+            matcher, spelled=spelled, end=loaded.ids.end, ask=ask, only_whole=not isinstance(prompt, list)
+        )
+        while not cancel.is_set and len(reader.known) < budget:
+            step = rest.next(reader.known, budget - len(reader.known))
+            reader.add(step.tokens, spelled, step.timings)
+            if step.is_end:
+                reader.end("eos")
+                return
+        if not cancel.is_set:
+            reader.end("limit")
 
     def _signs_of_life(self, reader: CompletionReader) -> AbstractContextManager[None]:
         assert self._server is not None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Final
 
 import attrs
 
-from muse.protocol import FilePart, LoadedFile, Ready, Supports
+from muse.protocol import FilePart, LoadedFile, Ready, Supports, TextSegment
+from muse.worker.answer_matcher import MatcherTokens, matcher_tokens
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import EngineFault, ReportLoading
 from muse.worker.engines.llamacpp.client import Client, Refused
@@ -27,7 +29,7 @@ SCRATCH_SLOTS: Final = 1
 _LOG_WARNINGS: Final = 2
 
 
-@attrs.define(frozen=True, slots=True, kw_only=True)
+@attrs.frozen(kw_only=True, slots=False)
 class Loaded:
     """What exists only after a load."""
 
@@ -36,6 +38,17 @@ class Loaded:
     pictures: PicturePromptEncoder | None
     ids: ModelIds
     context: int
+
+    @cached_property
+    def matcher_tokens(self) -> MatcherTokens:
+        """For constrained answers that go on. Made when the first one does."""
+        vocabulary = self.ids.vocabulary
+        return matcher_tokens(
+            vocabulary.spelled,
+            control=vocabulary.control.keys(),
+            end=self.ids.end,
+            tokenize=lambda text: self.encoder.encode_each((TextSegment(text=text, special=False),))[0],
+        )
 
 
 @attrs.define(frozen=True, slots=True, kw_only=True)

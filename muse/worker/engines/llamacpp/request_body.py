@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
+
+import attrs
 
 from muse.protocol import PENALTY_WINDOW, Generate, Sampling, penalties_on
 
@@ -12,7 +14,7 @@ PLAIN_TOKENS: Final = 2
 _FINAL_FIELDS: Final = ["stop", "stop_type", "tokens_predicted", "timings"]
 
 
-def step_body(prompt: Sequence[int], *, slot: int, reuse: bool) -> dict[str, Any]:
+def step_body(prompt: object, *, slot: int, reuse: bool) -> dict[str, Any]:
     """The native request that evaluates a prompt and generates nothing."""
     return {
         "prompt": prompt,
@@ -55,6 +57,30 @@ def completion_body(
     if grammar is not None:
         body |= {"grammar": grammar, "logit_bias": _never(control)}
     return body | _sampling(request.sampling)
+
+
+def rest_body(
+    request: Generate, prompt: object, known: Sequence[int], spelled: bytes, *, slot: int, control: Iterable[int]
+) -> dict[str, Any]:
+    """The native request for a few tokens more of a constrained answer. known: those that came behind the prompt,
+    spelled: their bytes. control: see above. Each request has a seed of its own, since the same one would draw alike
+    each time."""
+    if isinstance(prompt, list):
+        prompt = [*cast("list[int]", prompt), *known]
+    else:
+        pictured = cast("dict[str, object]", prompt)
+        prompt = {**pictured, "prompt_string": f"{pictured['prompt_string']}{spelled.decode()}"}
+    sampling = request.sampling
+    if sampling.seed is not None:
+        sampling = attrs.evolve(sampling, seed=sampling.seed + len(known))
+    return {
+        "prompt": prompt,
+        "id_slot": slot,
+        "cache_prompt": True,
+        "return_tokens": True,
+        "logit_bias": _never(control),
+        "response_fields": ["tokens", "timings"],
+    } | _sampling(sampling)
 
 
 def _never(tokens: Iterable[int]) -> list[list[object]]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import attrs
 
 from muse.protocol import Accepted, Done, Draft, Progress, ResetReason, Tokens
+from muse.worker.answer_matcher import AnswerMatcher
 from muse.worker.engines.base import Emit, EngineFault
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.residency import reset_reason
@@ -38,7 +40,8 @@ class CompletionReader:
     answer (`begin_answer`). pictures: where they stand in the prompt. processed: prompt tokens in the cache. known:
     generated ids up to the first unknown one. all_known: there is none unknown. is_over: the last object of the
     present stream has come. finished: that of the answer has. has_less: the engine reuses less for this step than was
-    expected. is_foretold: the engine's prompt is as long as ours, so ours says what it holds.
+    expected. matcher: reads a constrained answer before it leaves. is_foretold: the engine's prompt is as long as ours,
+    so ours says what it holds.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class CompletionReader:
         emit: Emit,
         pictures: Sequence[range] = (),
         segment_tokens: Sequence[int] | None = None,
+        matcher: AnswerMatcher | None = None,
     ) -> None:
         self._request_id = request_id
         self._prompt = prompt
@@ -79,14 +83,18 @@ class CompletionReader:
         self.processed = 0
         self.known: list[int] = []
         self.all_known = True
-        self._texts: list[str] = []
         self._lock = threading.Lock()
         self._seeing: Progress | None = None
+        self._matcher = matcher
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
+        self._held: list[int] = []
+        self._waiting = ""
+        self._drafted = self._accepted = 0
 
     @property
-    def text(self) -> str:
-        """Everything generated so far."""
-        return "".join(self._texts)
+    def total(self) -> int:
+        """Tokens of the prompt, as the engine counts them if it has said so."""
+        return self._total
 
     @property
     def finished(self) -> bool:
@@ -149,11 +157,16 @@ class CompletionReader:
                 self._timings = value.get("timings", self._timings)
                 piece: str = value["content"]
                 piece_ids = self._ids_of(piece, value["tokens"][0], value["tokens_predicted"])
+                is_control = piece_ids is not None and self._is_control(piece_ids, piece)
+                if self._matcher is not None and not self._follows(self._matcher, piece, is_control=is_control):
+                    # What came before it is good.
+                    self._send(ids, text)
+                    raise self._matcher.dead_end()
                 if piece_ids is None:
                     self._send(ids, text)
                     self._send(None, piece)
                     ids, text = [], ""
-                elif self._is_control(piece_ids, piece):
+                elif is_control:
                     self._send(ids, text)
                     self._send(piece_ids, self._model.vocabulary.control[piece_ids[0]], control=True)
                     ids, text = [], ""
@@ -161,6 +174,29 @@ class CompletionReader:
                     ids += piece_ids
                     text += piece if piece_ids else ""
         self._send(ids, text)
+
+    def _follows(self, matcher: AnswerMatcher, piece: str, *, is_control: bool) -> bool:
+        """Whether a piece belongs to the answer's grammar. The end token brings no text, other control tokens are no
+        part of any."""
+        return not is_control and matcher.take_text(piece)
+
+    def add(self, tokens: Sequence[int], spelled: Sequence[bytes], timings: Mapping[str, Any]) -> None:
+        """More of an answer that is asked for a few tokens at a time. spelled: the bytes of each token of the model.
+        They leave when they end at a character's end. timings: the native server's for them."""
+        self._drafted += timings.get("draft_n", 0)
+        self._accepted += timings.get("draft_n_accepted", 0)
+        self.known += tokens
+        self._counted += len(tokens)
+        self._held += tokens
+        text = self._decoder.decode(b"".join(spelled[token] for token in tokens))
+        self._waiting += text
+        if not self._decoder.getstate()[0]:
+            self._send(self._held, self._waiting)
+            self._held, self._waiting = [], ""
+
+    def end(self, stop_type: str) -> None:
+        """That answer is over. stop_type: as the native server says it."""
+        self._final = {"stop_type": stop_type}
 
     def _is_control(self, piece_ids: Sequence[int], piece: str) -> bool:
         """One control token. The engine spells those out that the file calls user-defined, and no others."""
@@ -183,7 +219,6 @@ class CompletionReader:
     def _send(self, ids: Sequence[int] | None, text: str, *, control: bool = False) -> None:
         if ids or text:
             self._accept(0)
-            self._texts.append(text)
             if not self._first_token:
                 self._first_token = time.monotonic()
             known = None if ids is None else tuple(ids)
@@ -201,7 +236,8 @@ class CompletionReader:
 
     def _progress(self, progress: dict[str, int]) -> None:
         cached = progress["cache"]
-        if not self._step_ends and progress["total"] != self._total:
+        is_whole = self._step_ends in (0, self._total)
+        if is_whole and progress["total"] != self._total:
             self._total, self.is_foretold = progress["total"], False
         self._accept(cached)
         # A stream that was broken off may have evaluated more than it could still tell.
@@ -273,7 +309,10 @@ class CompletionReader:
             total_ms=(now - self._began) * 1000,
             generated_token_ids=tuple(self.known) if is_complete else None,
             # Steps of the prompt draft nothing, and where nothing was drafted the members are missing.
-            draft=Draft(proposed=timings.get("draft_n", 0), accepted=timings.get("draft_n_accepted", 0))
+            draft=Draft(
+                proposed=self._drafted + timings.get("draft_n", 0),
+                accepted=self._accepted + timings.get("draft_n_accepted", 0),
+            )
             if self._model.has_draft
             else None,
         )

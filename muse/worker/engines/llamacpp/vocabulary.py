@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Final
 
 from muse.worker.engines.llamacpp.gguf import ModelFile
@@ -18,6 +18,7 @@ _CONTROL: Final = 3
 _USER_DEFINED: Final = 4
 # A gap longer than this is not searched; real ones have one to four tokens.
 _MAX_MISSING: Final = 12
+_BYTE_TOKEN: Final = re.compile(rb"<0x([0-9A-F]{2})>")
 
 
 class Vocabulary:
@@ -59,6 +60,13 @@ class Vocabulary:
         if token in self.control or token in self._user_defined:
             return len(text)
         return len(text.decode("utf-8", "replace"))  # a letter for each byte
+
+    @cached_property
+    def spelled(self) -> list[bytes]:
+        """The bytes that each token stands for in generated text; those of a control token are its spelling."""
+        own = self.control.keys() | self._user_defined
+        read = _read_byte_level if self.is_byte_level else _read_sentence_piece
+        return [text if token in own else read(text) for token, text in enumerate(self._texts)]
 
     def spellings(self, text: str) -> Iterator[re.Match[str]]:
         """All places where a text spells a control token, as group 1, from left to right."""
@@ -141,3 +149,20 @@ def _spell_sentence_piece(data: bytes) -> bytes:
         return data.decode().replace(" ", "\N{LOWER ONE EIGHTH BLOCK}").encode()
     except UnicodeDecodeError:
         return b"<0x%02X>" % data[0] if len(data) == 1 else b"\xff\xff"
+
+
+@lru_cache(maxsize=1)
+def _letter_bytes() -> dict[str, int]:
+    return {letter.decode(): byte for byte, letter in _byte_letters().items()}
+
+
+def _read_byte_level(text: bytes) -> bytes:
+    letters = _letter_bytes()
+    # A letter that stands for no byte is never generated as part of a text.
+    return bytes(letters.get(letter, 0) for letter in text.decode("utf-8", "replace"))
+
+
+def _read_sentence_piece(text: bytes) -> bytes:
+    if found := _BYTE_TOKEN.fullmatch(text):
+        return bytes((int(found[1], 16),))
+    return text.decode("utf-8", "replace").replace("\N{LOWER ONE EIGHTH BLOCK}", " ").encode()

@@ -1,0 +1,128 @@
+"""The rest of a constrained answer, of which an earlier worker has sent the beginning.
+
+The native server can only begin a grammar at its beginning. So the matcher is advanced by what was sent, and the rest
+is asked for a few tokens at a time, without the grammar. The tokens that the matcher takes are kept; where it refuses
+one, the same place is drawn again among those that it allows. That is the native server's own rule of constrained
+sampling (draw freely; if the token is not allowed, draw among the allowed ones), so the rest is distributed as that of
+an undisturbed answer. A draft guesses ahead as ever. Tokens that leave no choice are not asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import chain
+from typing import Any, Final
+
+import attrs
+
+from muse.worker.answer_matcher import AnswerMatcher
+
+# Tokens that are asked for at a time: more as long as all of them are allowed, and it takes no longer than this.
+_MOST_AHEAD: Final = 16
+_STEP_S: Final = 0.25
+# Makes sure that the token that was refused is drawn, and refused, once more: only then the native server draws among
+# the allowed ones.
+_CERTAIN: Final = 1e9
+
+Ask = Callable[[Sequence[int], dict[str, Any]], dict[str, Any] | None]
+"""Ask the native server for tokens behind these ones of the answer, with more members of the request; None if the
+cancel came."""
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """tokens: of the answer, all allowed. is_end: the answer is complete. timings: the native server's, if it was
+    asked."""
+
+    tokens: tuple[int, ...]
+    is_end: bool = False
+    timings: dict[str, Any] = attrs.field(factory=dict[str, Any])
+
+
+class ConstrainedRest:
+    """spelled: the bytes of each token. end: tokens that end an answer. only_whole: the engine takes the answer so far
+    as text, so it cannot go on inside a character."""
+
+    def __init__(
+        self, matcher: AnswerMatcher, *, spelled: Sequence[bytes], end: Collection[int], ask: Ask, only_whole: bool
+    ) -> None:
+        self._matcher = matcher
+        self._spelled = spelled
+        self._end = end
+        self._ask = ask
+        self._only_whole = only_whole
+        self._ahead = 2
+        self._refused: int | None = None
+
+    def next(self, known: Sequence[int], most: int) -> Step:
+        """Further tokens, at most so many; none when the cancel came, or those of the native server were refused.
+        known: all that this object gave so far. Raises EngineFault."""
+        if self._matcher.is_over:
+            return Step(tokens=(), is_end=True)
+        allowed = self._matcher.allowed()
+        if len(allowed) == 1 and len(allowed[0]) == 1 and self._is_whole(allowed[0].start):
+            return self._take([allowed[0].start], {})
+        options: dict[str, Any] = {"n_predict": min(self._ahead, most)}
+        is_masked = self._refused is not None or self._ahead == 1
+        if is_masked:
+            options = {"n_predict": 1, "grammar": _one_of(filter(self._is_whole, chain(*allowed)))}
+        if self._refused is not None:
+            options["logit_bias"] = [[self._refused, _CERTAIN]]
+        began = time.monotonic()
+        answer = self._ask(known, options)
+        if answer is None:
+            return Step(tokens=())
+        step = self._take(answer["tokens"], answer["timings"])
+        if is_masked:
+            if not step.tokens and not step.is_end:
+                raise self._matcher.dead_end()
+            self._ahead = 1 if "logit_bias" in options else 2
+        elif not step.tokens:
+            self._ahead = 1
+        elif self._refused is None and time.monotonic() - began < _STEP_S:
+            self._ahead = min(2 * self._ahead, _MOST_AHEAD)
+        return step
+
+    def _take(self, tokens: Sequence[int], timings: dict[str, Any]) -> Step:
+        """As many of the tokens as may come."""
+        self._refused = None
+        taken: list[int] = []
+        for token in tokens:
+            if token in self._end and self._matcher.is_complete:
+                return Step(tokens=tuple(taken), is_end=True, timings=timings)
+            if token in self._end or not self._matcher.take_token(token, self._spelled[token]):
+                self._refused = token
+                break
+            taken.append(token)
+        if self._only_whole:
+            whole = len(taken)
+            while whole and not _is_text(b"".join(self._spelled[token] for token in taken[:whole])):
+                whole -= 1
+            if whole < len(taken):
+                self._matcher.give_back(len(taken) - whole)
+                self._refused = None
+                del taken[whole:]
+        return Step(tokens=tuple(taken), timings=timings)
+
+    def _is_whole(self, token: int) -> bool:
+        return not self._only_whole or token in self._end or _is_text(self._spelled[token])
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _one_of(tokens: Iterable[int]) -> str:
+    """A grammar of one token. tokens: ascending."""
+    ranges: list[list[int]] = []
+    for token in tokens:
+        if ranges and ranges[-1][1] == token - 1:
+            ranges[-1][1] = token
+        else:
+            ranges.append([token, token])
+    return f"%llguidance {{}}\nstart: <[{','.join(f'{first}-{last}' for first, last in ranges)}]>"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from muse.strict_json import MAX_VALUES
+from muse.sizes import JSON_VALUES
 
 MAX_CONTEXT_TOKENS: Final = 131_072
 """Of the longest context."""
@@ -16,7 +16,7 @@ MAX_MESSAGES: Final = MAX_CONTEXT_TOKENS // 4
 """Of a conversation: a message costs a template at least four tokens."""
 MAX_CALLS: Final = MAX_MESSAGES
 """Of one message. To come back each needs a message with its result. An answer ends with its last possible call."""
-MAX_ARGUMENT_VALUES: Final = MAX_VALUES
+MAX_ARGUMENT_VALUES: Final = JSON_VALUES
 """In all calls of one message, nested ones too: as many as a body may have. More than an answer has tokens."""
 MAX_NAME_CHARS: Final = 64
 """OpenAI's limit: of the name of a speaker. Names of functions have their own rule, for tools and calls alike."""

@@ -59,16 +59,17 @@ async def structured(talk: Talk) -> None:
             raise Wrong(f"no beginning of an object: {said}")
         talk.right(said)
         return
-    schema = talk.chance.choice(SCHEMAS)
+    schema = {**talk.chance.choice(SCHEMAS), "title": f"made up {talk.chance.random()}"}  # checked anew each time
     wanted = {"type": "json_schema", "json_schema": {"name": "made_up", "schema": schema}}
     await talk.ask("structured", talk.model.constrained(response_format=wanted), Form(schema))
 
 
 async def forced(talk: Talk) -> None:
     """`tool_choice`: a certain function, or any."""
+    timer = {**TIMER, "function": {**TIMER["function"], "description": f"Start timer {talk.chance.random()}"}}
     function = {"type": "function", "function": {"name": TIMER["function"]["name"]}}
     choice = talk.chance.choice(["required", function])
-    await talk.ask("forced call", talk.model.constrained(tools=[TIMER], tool_choice=choice), ForcedCall(TIMER))
+    await talk.ask("forced call", talk.model.constrained(tools=[timer], tool_choice=choice), ForcedCall(timer))
 
 
 async def unsent_text(talk: Talk) -> None:

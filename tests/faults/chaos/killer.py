@@ -74,7 +74,7 @@ class Killer:
                 name=process.name,
                 pid=process.pid,
                 signal=number.name,
-                is_helper=is_helper(process),
+                is_helper=process.is_helper,
                 duration_s=duration,
             )
         )
@@ -86,11 +86,6 @@ class Killer:
     def counts(self) -> Counter[tuple[str, str]]:
         """How often which process got which signal."""
         return Counter((hurt.name, hurt.signal) for hurt in self.hurts)
-
-
-def is_helper(process: Process) -> bool:
-    """A child of the main process that is no worker's guard."""
-    return process.depth == 1 and process.name != "guard"
 
 
 async def _continue_later(descriptor: int, after_s: float) -> None:

@@ -10,16 +10,19 @@ from typing import Final
 
 import attrs
 
+WORKER: Final = "muse.worker"
+"""The module of the worker."""
 _PROC: Final = Path("/proc")
 
 
 @attrs.frozen(kw_only=True)
 class Process:
-    """A living process. name: what it runs, for people. depth: 1 for a child of the main process."""
+    """A living process. name: what it runs, for people. is_helper: it, or the child of the main process above it, is
+    neither the worker nor its guard."""
 
     pid: int
     name: str
-    depth: int
+    is_helper: bool
 
 
 def tree_of(main_pid: int) -> list[Process]:
@@ -31,24 +34,24 @@ def tree_of(main_pid: int) -> list[Process]:
             if fields[0] != "Z":
                 children.setdefault(int(fields[1]), []).append(int(folder.name))
     found: list[Process] = []
-    level, depth = [main_pid], 0
-    while level:
-        depth += 1
-        level = [child for parent in level for child in children.get(parent, ())]
-        found += [Process(pid=pid, name=_name(pid), depth=depth) for pid in level]
+    for child in children.get(main_pid, ()):
+        is_helper = WORKER not in _name(child)
+        level = [child]
+        while level:
+            found += [Process(pid=pid, name=_name(pid), is_helper=is_helper) for pid in level]
+            level = [below for pid in level for below in children.get(pid, ())]
     return found
 
 
 def _name(pid: int) -> str:
-    """The Python module or script that it runs, or its program."""
+    """The Python module or script that it runs, or its program; of a guard also whom it guards."""
     try:
         words = (_PROC / str(pid) / "cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:
         return "gone"
-    scripts = [Path(word).stem for word in words if word.endswith(".py")]
-    if scripts:
-        return scripts[0]
-    return words[words.index("-m") + 1] if "-m" in words else Path(words[0]).name
+    module = words[words.index("-m") + 1] if "-m" in words else Path(words[0]).name
+    is_guard = any(Path(word).name == "guard.py" for word in words)
+    return f"guard of {module}" if is_guard else module
 
 
 def processes_with(mark: bytes) -> set[int]:

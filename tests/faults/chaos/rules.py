@@ -19,7 +19,7 @@ class Ending:
     """An answer that ended in an error, and what happened meanwhile.
 
     status: of HTTP; None: inside a stream. workers_lost: at most so many died during it. had_failed: the worker was
-    `failed` at some time of it. helpers_hurt: signals to processes that are neither the worker nor its guard or engine.
+    `failed` at some time of it. helpers_hurt: signals to processes that belong to no worker.
     """
 
     code: str
@@ -71,17 +71,35 @@ RULES: Final = (
     Rule(
         code="template_failed",
         status=500,
-        when="the process that renders templates was hurt",
+        when="the process that renders templates was lost at it, and the next one too",
+        holds=lambda ending: ending.helpers_hurt >= 2,
+    ),
+    Rule(
+        code="template_failed",
+        status=400,
+        when="the process that renders templates stood still for longer than a template may take",
         holds=lambda ending: ending.helpers_hurt >= 1,
+    ),
+    Rule(
+        code="no_process",
+        status=503,
+        when="a process that the request needs was killed while it started",
+        holds=lambda ending: ending.helpers_hurt >= 1,
+        retry_after=True,
     ),
 )
 
 
 def objection(ending: Ending) -> str | None:
     """Why an answer must not have ended so; None: a rule names it."""
-    rule = next((rule for rule in RULES if rule.code == ending.code), None)
-    if rule is None:
+    rules = [rule for rule in RULES if rule.code == ending.code]
+    if not rules:
         return f"no rule names {ending.code}"
+    objections = [_objection(rule, ending) for rule in rules]
+    return None if None in objections else "; ".join(filter(None, objections))
+
+
+def _objection(rule: Rule, ending: Ending) -> str | None:
     if ending.status not in (None, rule.status):
         return f"{ending.code} came with status {ending.status} instead of {rule.status}"
     if not rule.holds(ending):

@@ -36,6 +36,7 @@ HANG_S: Final = 240.0
 """A scenario that takes longer hangs: four deaths before a token cost 11 s of back-off, a hang at most 120 s."""
 PAUSE_S: Final = 0.5
 """After an error, before the client's next request."""
+SETTLE_S: Final = 2.0
 GONE_S: Final = 2.0
 MEMORY_MIB: Final = 16.0
 """By how much the main process may be larger in the last third of a run than in the second."""
@@ -123,7 +124,8 @@ class Run:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        before = MainProcess.now(self._server.pid)
+        faults = await self._warm_up()
+        before = await self._settled()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watcher.run)
             await self._run_clients()
@@ -131,8 +133,8 @@ class Run:
             nursery.cancel_scope.cancel()
         printed = (await trio.to_thread.run_sync(probe.communicate))[0]
         measured = json.loads(printed)
-        faults = measured["faults"] + self._watcher.orphans
-        faults += await self._check_well()
+        faults += measured["faults"] + self._watcher.orphans
+        faults += await self._without_kills(answers.single)
         after = await self._settled(before)
         faults += self._growth(before, after)
         faults += await trio.to_thread.run_sync(self._stop)
@@ -159,7 +161,7 @@ class Run:
 
     async def _client(self, chance: random.Random) -> None:
         """One scenario after the other until the time is over."""
-        model = AnyModel() if self._options.model == "builtin" else Nano()
+        model = self._model()
         weights = {**FOR_ALL, **(FOR_NANO if isinstance(model, Nano) else {})}
         names = self._options.scenarios
         weights = {scenario: weight for scenario, weight in weights.items() if not names or scenario.__name__ in names}
@@ -172,6 +174,9 @@ class Run:
             finally:
                 with trio.CancelScope(shield=True):
                     await client.aclose()
+
+    def _model(self) -> Nano | AnyModel:
+        return AnyModel() if self._options.model == "builtin" else Nano()
 
     async def _judged(self, scenario: Scenario, talk: Talk) -> None:
         start = trio.current_time()
@@ -217,27 +222,30 @@ class Run:
 
     # ------------------------------------------------------------ the end
 
-    async def _check_well(self) -> list[str]:
-        """After it all, an ordinary answer, with nobody killed."""
+    async def _without_kills(self, scenario: Scenario) -> list[str]:
+        """A scenario while nobody is killed: what is wrong with it."""
         client = Client(self._server.url, self._chance)
-        model = AnyModel() if self._options.model == "builtin" else Nano()
-        talk = Talk(client=client, chance=self._chance, model=model, log=self._log)
+        talk = Talk(client=client, chance=self._chance, model=self._model(), log=self._log)
         try:
-            await answers.single(talk)
+            await scenario(talk)
         except (Refused, Wrong, httpx.HTTPError) as fault:
-            return [f"the answer after it all: {fault}"]
+            return [f"with nobody killed: {scenario.__name__}: {fault}"]
         finally:
             await client.aclose()
         return []
 
-    async def _settled(self, before: MainProcess) -> MainProcess:
-        """The main process when its idle connections and threads are gone, or after a while as it is."""
+    async def _warm_up(self) -> list[str]:
+        """What is started with its first use is there afterwards."""
+        scenarios = [answers.single, answers.structured, answers.forced]
+        return [fault for scenario in scenarios for fault in await self._without_kills(scenario)]
+
+    async def _settled(self, before: MainProcess | None = None) -> MainProcess:
+        """The main process without connections: when it has no more descriptors than before, or SETTLE_S later."""
         now = MainProcess.now(self._server.pid)
-        for _ in range(30):
-            if now.descriptors <= before.descriptors:
-                break
-            await trio.sleep(0.5)
-            now = MainProcess.now(self._server.pid)
+        with trio.move_on_after(SETTLE_S):
+            while before is None or now.descriptors > before.descriptors:
+                await trio.sleep(0.25)
+                now = MainProcess.now(self._server.pid)
         return now
 
     def _growth(self, before: MainProcess, after: MainProcess) -> list[str]:

@@ -36,6 +36,8 @@ HANG_S: Final = 240.0
 """A scenario that takes longer hangs: four deaths before a token cost 11 s of back-off, a hang at most 120 s."""
 PAUSE_S: Final = 0.5
 """After an error, before the client's next request."""
+BACK_OFF_S: Final = 10.0
+"""The longest pause between two starts of a helper, and the start: what was hurt before a request may still be missing."""
 SETTLE_S: Final = 2.0
 GONE_S: Final = 2.0
 MEMORY_MIB: Final = 16.0
@@ -217,7 +219,7 @@ class Run:
             waited_s=refusal.waited_s,
             workers_lost=self._watcher.workers_lost(start, end),
             had_failed=self._watcher.had_failed(start, end),
-            helpers_hurt=sum(hurt.is_helper and start <= hurt.at <= end for hurt in self._killer.hurts),
+            helpers_hurt=sum(hurt.is_helper and start - BACK_OFF_S <= hurt.at <= end for hurt in self._killer.hurts),
         )
 
     # ------------------------------------------------------------ the end

@@ -37,7 +37,7 @@ HANG_S: Final = 240.0
 PAUSE_S: Final = 0.5
 """After an error, before the client's next request."""
 BACK_OFF_S: Final = 10.0
-"""The longest pause between two starts of a helper, and the start: what was hurt before a request may still be missing."""
+"""The longest pause between two starts of a helper: one that was hurt before a request may still be missing."""
 SETTLE_S: Final = 2.0
 GONE_S: Final = 2.0
 MEMORY_MIB: Final = 16.0

@@ -60,13 +60,14 @@ FOR_NANO: Final[Mapping[Scenario, int]] = {answers.tools: 3, answers.image: 3, c
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """kill_every_s 0: nobody is killed. scenarios: names, all if empty."""
+    """kill_every_s 0: nobody is killed. is_patient: the killer mostly waits for a worker that answers. scenarios: names, all if empty."""
 
     model: Model = "nano-draft"
     builtin_model: Path | None = None
     clients: int = 5
     duration_s: float
     kill_every_s: float = 2.0
+    is_patient: bool = False
     seed: int = 1
     scenarios: tuple[str, ...] = ()
     home: Path
@@ -113,8 +114,9 @@ class Run:
         self._chance = random.Random(options.seed)
         self._mark = f"MUSE_HOME={options.home}\0".encode()
         self._log = Log(options.records)
-        self._killer = Killer(server.pid, random.Random(self._chance.random()), options.kill_every_s or 1.0)
         self._watcher = Watcher(server.url, server.pid, self._mark)
+        wait = self._watcher.wait_answering if options.is_patient else None
+        self._killer = Killer(server.pid, random.Random(self._chance.random()), options.kill_every_s, wait)
         self._is_over = False
 
     async def run(self) -> Result:

@@ -60,7 +60,8 @@ FOR_NANO: Final[Mapping[Scenario, int]] = {answers.tools: 3, answers.image: 3, c
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """kill_every_s 0: nobody is killed. is_patient: the killer mostly waits for a worker that answers. scenarios: names, all if empty."""
+    """kill_every_s: between two signals, 0: none. is_patient: the killer mostly waits for a worker that answers.
+    scenarios: names, all if empty. home: the server's. records: folder for failures."""
 
     model: Model = "nano-draft"
     builtin_model: Path | None = None

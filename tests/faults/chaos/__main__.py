@@ -22,6 +22,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--clients", type=int, default=5)
     parser.add_argument("--every", type=float, default=2.0, help="seconds between two signals; 0: none")
+    parser.add_argument("--patient", action="store_true", help="mostly wait for a worker that answers, then signal")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model", choices=get_args(Model), default="nano-draft")
     parser.add_argument("--only", nargs="*", default=[], help="names of scenarios; all if left out")
@@ -34,6 +35,7 @@ def main() -> int:
         clients=given.clients,
         duration_s=given.minutes * 60,
         kill_every_s=given.every,
+        is_patient=given.patient,
         seed=given.seed,
         scenarios=tuple(given.only),
         home=folder / "home",

@@ -6,6 +6,7 @@ import os
 import random
 import signal
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import attrs
@@ -25,6 +26,11 @@ _STOPPED_S: Final = (0.2, 1.0, 3.0, 8.0)
 _ALL_AT_ONCE: Final = 0.04
 """The part of rounds in which the whole tree is killed at once."""
 
+_IN_LOAD: Final = 0.2
+"""The part of rounds that a patient killer does not wait in."""
+_ANSWERS_S: Final = 0.5
+"""How long it lets a worker answer at most."""
+
 
 @attrs.frozen(kw_only=True)
 class Hurt:
@@ -39,10 +45,18 @@ class Hurt:
 
 
 class Killer:
-    """Run it in a task; `hurts` is the record."""
+    """Run it in a task; `hurts` is the record. wait_answering: mostly waited for before a signal, so that answers are
+    met on a machine where loading takes longer than a round; None: nothing is waited for."""
 
-    def __init__(self, main_pid: int, chance: random.Random, every_s: float) -> None:
+    def __init__(
+        self,
+        main_pid: int,
+        chance: random.Random,
+        every_s: float,
+        wait_answering: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self.hurts: list[Hurt] = []
+        self._wait_answering = wait_answering
         self._main_pid = main_pid
         self._chance = chance
         self._every_s = every_s
@@ -52,6 +66,9 @@ class Killer:
         async with trio.open_nursery() as nursery:
             while True:
                 await trio.sleep(self._every_s * self._chance.uniform(0.7, 1.3))
+                if self._wait_answering is not None and self._chance.random() > _IN_LOAD:
+                    await self._wait_answering()
+                    await trio.sleep(self._chance.random() * _ANSWERS_S)
                 tree = tree_of(self._main_pid)
                 if not tree:
                     continue  # between two workers

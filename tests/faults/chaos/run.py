@@ -36,6 +36,8 @@ HANG_S: Final = 240.0
 """A scenario that takes longer hangs: four deaths before a token cost 11 s of back-off, a hang at most 120 s."""
 PAUSE_S: Final = 0.5
 """After an error, before the client's next request."""
+BACK_OFF_S: Final = 10.0
+"""The longest pause between two starts of a helper: one that was hurt before a request may still be missing."""
 SETTLE_S: Final = 2.0
 GONE_S: Final = 2.0
 MEMORY_MIB: Final = 16.0
@@ -58,13 +60,15 @@ FOR_NANO: Final[Mapping[Scenario, int]] = {answers.tools: 3, answers.image: 3, c
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """kill_every_s 0: nobody is killed. scenarios: names, all if empty."""
+    """kill_every_s: between two signals, 0: none. is_patient: the killer mostly waits for a worker that answers.
+    scenarios: names, all if empty. home: the server's. records: folder for failures."""
 
     model: Model = "nano-draft"
     builtin_model: Path | None = None
     clients: int = 5
     duration_s: float
     kill_every_s: float = 2.0
+    is_patient: bool = False
     seed: int = 1
     scenarios: tuple[str, ...] = ()
     home: Path
@@ -111,8 +115,9 @@ class Run:
         self._chance = random.Random(options.seed)
         self._mark = f"MUSE_HOME={options.home}\0".encode()
         self._log = Log(options.records)
-        self._killer = Killer(server.pid, random.Random(self._chance.random()), options.kill_every_s or 1.0)
         self._watcher = Watcher(server.url, server.pid, self._mark)
+        wait = self._watcher.wait_answering if options.is_patient else None
+        self._killer = Killer(server.pid, random.Random(self._chance.random()), options.kill_every_s, wait)
         self._is_over = False
 
     async def run(self) -> Result:
@@ -217,7 +222,7 @@ class Run:
             waited_s=refusal.waited_s,
             workers_lost=self._watcher.workers_lost(start, end),
             had_failed=self._watcher.had_failed(start, end),
-            helpers_hurt=sum(hurt.is_helper and start <= hurt.at <= end for hurt in self._killer.hurts),
+            helpers_hurt=sum(hurt.is_helper and start - BACK_OFF_S <= hurt.at <= end for hurt in self._killer.hurts),
         )
 
     # ------------------------------------------------------------ the end

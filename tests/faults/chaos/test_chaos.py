@@ -17,7 +17,12 @@ LONG_S = float(os.environ.get("MUSE_CHAOS_S", "120"))
 async def test_some_seconds_of_chaos(tmp_path: Path) -> None:
     """Kills in quick succession: no answer wrong, cut or failed beyond the rules, and nothing left over."""
     options = Options(
-        duration_s=7.0, clients=4, kill_every_s=1.0, home=tmp_path / "home", records=tmp_path / "failures"
+        duration_s=7.0,
+        clients=4,
+        kill_every_s=0.7,
+        is_patient=True,
+        home=tmp_path / "home",
+        records=tmp_path / "failures",
     )
     result = await chaos(options)
     assert is_clean(result), summary(result)
@@ -33,6 +38,7 @@ async def test_chaos(tmp_path: Path, builtin_model: Path, model: Model) -> None:
         duration_s=LONG_S,
         model=model,
         builtin_model=builtin_model,
+        is_patient=True,
         home=tmp_path / "home",
         records=tmp_path / "failures",
     )

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import attrs
 import pytest
 
 from tests.faults.chaos.known import SCHEMAS, TIMER, ByHeart, ForcedCall, Form
+from tests.faults.chaos.processes import processes_with, tree_of
 from tests.faults.chaos.reading import Said, StreamReader, Wrong, said_of_body
 from tests.faults.chaos.rules import Ending, objection
+from tests.faults.chaos.watcher import Watcher, WorkerState
 from tests.worker.nano import turns
 
 END = ["data: [DONE]"]
@@ -197,3 +202,45 @@ def test_what_no_rule_names_is_a_failure() -> None:
     for code in ("engine_error", "internal_error", "constrained_reply_lost", "stopping"):
         assert objection(attrs.evolve(all_bad, code=code)) is not None
     assert "Retry-After" in (objection(attrs.evolve(all_bad, code="model_loading", status=503)) or "")
+
+
+def test_what_a_worker_was_during_an_answer() -> None:
+    """Deaths are counted by the epochs around it, the last one included; `failed` counts when it overlaps."""
+    watcher = Watcher("", 0, b"")
+    epochs = [(0.0, "ready", 1), (10.0, "restarting", 1), (11.0, "ready", 2), (20.0, "failed", 2), (30.0, "ready", 3)]
+    watcher.states = [WorkerState(at=at, state=state, epoch=epoch, reason=None) for at, state, epoch in epochs]
+    assert [watcher.workers_lost(*times) for times in ((1, 2), (1, 15), (12, 15), (1, 40))] == [1, 2, 1, 3]
+    assert [watcher.had_failed(*times) for times in ((1, 15), (12, 22), (22, 25), (32, 40))] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+
+
+def test_processes_are_found_by_tree_and_by_mark() -> None:
+    """Children of children with their names; by their environment also where their parents are gone."""
+    mark = f"CHAOS_MARK={os.getpid()}"
+    inner = "import subprocess, sys; subprocess.Popen(['sleep', '60']); print(flush=True); sys.stdin.read()"
+    parent = subprocess.Popen(
+        [sys.executable, "-c", inner],
+        env={**os.environ, "CHAOS_MARK": str(os.getpid())},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert parent.stdin is not None
+    assert parent.stdout is not None
+    try:
+        parent.stdout.readline()
+        (sleeping,) = [process.pid for process in tree_of(parent.pid)]
+        assert [process.name for process in tree_of(parent.pid)] == ["sleep"]
+        assert processes_with(mark.encode() + b"\0") == {parent.pid, sleeping}
+        parent.kill()
+        parent.wait()
+        assert processes_with(mark.encode() + b"\0") == {sleeping}
+        os.kill(sleeping, 9)
+    finally:
+        parent.stdin.close()
+        parent.stdout.close()
+        parent.kill()
+        parent.wait()

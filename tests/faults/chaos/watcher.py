@@ -37,6 +37,7 @@ class Watcher:
         self.samples: list[tuple[float, MainProcess]] = []
         self.orphans: list[str] = []
         self.restarts_asked = 0
+        self._news = trio.Event()
         self._url = url
         self._main_pid = main_pid
         self._mark = mark
@@ -62,8 +63,15 @@ class Watcher:
         if last is None or (last.state, last.epoch) != (state, epoch):
             words = None if reason is None else str(reason)
             self.states.append(WorkerState(at=trio.current_time(), state=state, epoch=epoch, reason=words))
+            self._news.set()
+            self._news = trio.Event()
             if state == "failed":
                 nursery.start_soon(self._ask_for_another_try)
+
+    async def wait_answering(self) -> None:
+        """Wait until the worker takes requests."""
+        while not self.states or self.states[-1].state not in ("ready", "busy"):
+            await self._news.wait()
 
     async def _ask_for_another_try(self) -> None:
         await trio.sleep(_OPERATOR_WAITS_S)

@@ -79,7 +79,7 @@ def _load_fault(child: Child, error: str) -> EngineFault:
         text = f"llama.cpp cannot load this model: {child.epitaph(returncode)}"
     elif reasons := [line.partition(" E ")[2] for line in child.log if " E " in line[:20]]:
         text = f"{text} ({'; '.join(plain(reason) for reason in reasons[:3])})"
-    return EngineFault(child.code(returncode), text, fatal=True)
+    return EngineFault(child.code(returncode, error), text, fatal=True)
 
 
 def _make_folder() -> Path:

@@ -19,7 +19,20 @@ def refusal() -> str:
     return ""
 
 
+def fill_closed_streams() -> None:
+    """Put the null device where a standard stream is closed (`>&-`): else the next file that is opened gets its number,
+    and what a tool prints lands in it."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+    sys.stdout = sys.stdout or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
+
+
 if __name__ == "__main__":
+    fill_closed_streams()
     reason = refusal()
     if reason:
         sys.stderr.write(reason + "\n")

@@ -19,7 +19,7 @@ LOG_WIDTH = 100
 
 
 class Console:
-    """The screen. Never raises on a closed pipe: a set-up whose output nobody reads still finishes."""
+    """The screen. Never raises: a set-up whose output nobody reads still finishes."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stdout if stream is None else stream
@@ -96,8 +96,9 @@ class Console:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except BrokenPipeError:
-            # The reader is gone (`| head`). What the stream still holds goes nowhere, else Python complains at exit.
+        except OSError:
+            # The reader is gone (`| head`), or the disk is full. What the stream still holds goes nowhere, else Python
+            # complains at exit.
             self._is_gone = True
             if self._stream is sys.stdout:
                 nowhere = os.open(os.devnull, os.O_WRONLY)

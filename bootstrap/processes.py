@@ -36,7 +36,16 @@ def identity_from_proc(pid: int) -> str | None:
 
 def identity_from_ps(pid: int) -> str | None:
     """The identity as every ps tells it: date and time to the second."""
-    told = subprocess.run(
+    try:
+        told = _ask_ps(pid)
+    except OSError:  # no ps, or no process for it: nobody can tell, which is no identity
+        return None
+    state, _, started_at = told.stdout.decode(errors="replace").strip().partition(" ")
+    return None if not state or state.startswith("Z") else started_at.strip()
+
+
+def _ask_ps(pid: int) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
         # One -o for each field: after a `=` BSD's ps takes the rest, commas too, for a heading.
         ["/bin/ps", "-o", "stat=", "-o", "lstart=", "-p", str(pid)],
         stdout=subprocess.PIPE,
@@ -44,8 +53,6 @@ def identity_from_ps(pid: int) -> str | None:
         check=False,
         env={"LC_ALL": "C"},
     )
-    state, _, started_at = told.stdout.decode(errors="replace").strip().partition(" ")
-    return None if not state or state.startswith("Z") else started_at.strip()
 
 
 def is_alive(pid: int, identity: str | None) -> bool:

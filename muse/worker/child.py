@@ -33,6 +33,8 @@ _FROM_OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT,
 # exception, a wrong flag.
 _LOGGED: Final = re.compile(r"(?:(?P<et>[DIEF]) [\d:.]+ (?:executorch:\S+\] )?|[\d.]+ (?P<ggml>[DIWE]) )(?P<words>.*)")
 _LAST_WORDS: Final = 3
+# In the system's words, and in Python's: no thread, process or descriptor was to be had.
+_REFUSED: Final = r"Resource temporarily unavailable|Too many open files|can't start new thread|EAGAIN"
 _MORE_MEMORY: Final = "close other programs, or use a smaller --context or model"
 
 
@@ -133,10 +135,13 @@ class Child:
 
     # ------------------------------------------------------------ in words
 
-    def code(self, returncode: int) -> ErrorCode:
-        """What its end was."""
-        if re.search(r"out of memory|failed to allocate|unable to allocate|bad_alloc", "\n".join(self.log)):
+    def code(self, returncode: int, error: str = "") -> ErrorCode:
+        """What its end was. error: what it said itself."""
+        said = "\n".join([*self.log, error])
+        if re.search(r"out of memory|failed to allocate|unable to allocate|bad_alloc", said):
             return "out_of_memory"
+        if re.search(_REFUSED, said):
+            return "capacity_exhausted"
         return "engine_killed" if -returncode in _FROM_OUTSIDE else "engine_error"
 
     def errors(self) -> list[str]:

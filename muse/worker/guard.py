@@ -107,30 +107,26 @@ def _wait(pid: int, life_fd: int, child_ended: int) -> int:
 
 def _kill_others() -> None:
     """Kill what the worker left behind in the group, without this process: it first moves to the group of
-    a short-lived child."""
+    a short-lived child. Where that cannot be done, with this process: that nobody is left counts more than how the
+    worker ended."""
     group = os.getpgid(0)
     try:
         hold_read, hold_write = os.pipe()
         helper = os.fork()
-    except OSError:
-        # No process or descriptor to be had: that nobody is left counts more than how the worker ended.
-        os.killpg(group, signal.SIGKILL)
-        return
-    if helper == 0:
-        os.close(hold_write)
-        os.read(hold_read, 1)
-        os._exit(0)
-    try:
+        if helper == 0:
+            os.close(hold_write)
+            os.read(hold_read, 1)
+            os._exit(0)
         os.setpgid(helper, helper)
         os.setpgid(0, helper)
+    except OSError:
         os.killpg(group, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass  # nobody was left (macOS answers with the second for a group of zombies)
-    except OSError as fault:
-        _complain(f"cannot leave group {group}: {fault}")
-    finally:
-        os.close(hold_write)
-        os.waitpid(helper, 0)
+        return
+    # Nobody was left: ESRCH, and EPERM on macOS where the rest are zombies.
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGKILL)
+    os.close(hold_write)
+    os.waitpid(helper, 0)
 
 
 def _end_like(status: int) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,8 +18,10 @@ from bootstrap.cli import main
 from bootstrap.console import Console, megabytes, plain
 from bootstrap.faults import UsageFault
 from bootstrap.layout import layout_from
+from bootstrap.processes import identity_from_ps
 from bootstrap.stamps import fingerprint, read_stamp, write_stamp
 from tests.bootstrap.mini_project import MiniProject
+from tests.server_process import PROJECT
 
 
 class Terminal(io.StringIO):
@@ -136,6 +141,23 @@ def test_terminal_line_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
     text = stream.getvalue()
     assert text.count("\n") == 1
     assert all(len(part.removeprefix("\x1b[K")) < 40 for part in text.rstrip("\n").split("\r"))
+
+
+@pytest.mark.parametrize("streams", [">&-", "<&- >&- 2>&-", ">/dev/full"])
+def test_a_set_up_without_its_streams_goes_on(streams: str) -> None:
+    """Closed, or on a full disk: nobody reads it, which is no fault of the set-up's."""
+    command = ["bash", "-c", f'"$@" {streams}', "bash", sys.executable, "-m", "bootstrap", "help"]
+    assert subprocess.run(command, cwd=PROJECT, timeout=60).returncode == 0
+
+
+def test_no_ps_is_no_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without /proc on a machine that has no ps, or no process to give for it."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "run", refuse)
+    assert identity_from_ps(os.getpid()) is None
 
 
 def test_closed_pipe_does_not_end_a_set_up() -> None:

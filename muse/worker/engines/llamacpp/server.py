@@ -79,7 +79,7 @@ def _load_fault(child: Child, error: str) -> EngineFault:
         text = f"llama.cpp cannot load this model: {child.epitaph(returncode, while_loading=True)}"
     elif reasons := child.errors():
         text = f"{text} ({'; '.join(plain(reason) for reason in reasons[:3])})"
-    return EngineFault(child.code(returncode), text, fatal=True)
+    return EngineFault(child.code(returncode, error), text, fatal=True)
 
 
 def _make_folder() -> Path:

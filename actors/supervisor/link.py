@@ -3,6 +3,8 @@
 Owns the process group, the life pipe and three pipe tasks. Knows lines of bytes, not messages. The
 link ends in exactly one way: `run` returns a Death, with the group killed and every descriptor closed.
 
+A line may be given as a function that makes it: it is called in a thread when its turn comes.
+
 Rules with a reason: one task owns stdin, and a line is written whole or the worker is killed (a
 cancelled write leaves half a line); exit and end of output are two facts with a deadline between them
 (a grandchild can hold the pipe); stderr is always read (an unread pipe stops the worker).
@@ -35,6 +37,9 @@ STDERR_LINES: Final = 200
 READ_BYTES: Final = 65536
 WRITE_QUEUE: Final = 1024
 STDERR_LINE_BYTES: Final = 4000
+
+
+Line = bytes | Callable[[], bytes]
 
 
 @attrs.frozen(kw_only=True)
@@ -71,7 +76,7 @@ class WorkerLink:
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stdout_ended = trio.Event()
         self._stderr_ended = trio.Event()
-        self._lines_in, self._lines_out = trio.open_memory_channel[bytes](WRITE_QUEUE)
+        self._lines_in, self._lines_out = trio.open_memory_channel[Line](WRITE_QUEUE)
 
     @classmethod
     async def open(cls, command: Sequence[str], *, env: Mapping[str, str], cwd: str) -> WorkerLink:
@@ -101,9 +106,9 @@ class WorkerLink:
         """Process id of the guard, which is also the process group."""
         return self._process.pid
 
-    def send(self, line: bytes) -> None:
-        """Queue one line (with its newline) for the worker. A worker that lets the queue fill is hung
-        and is killed."""
+    def send(self, line: Line) -> None:
+        """Queue one line (with its newline) for the worker, or what will make it. A worker that lets the queue fill is
+        hung and is killed."""
         try:
             self._lines_in.send_nowait(line)
         except trio.WouldBlock:
@@ -201,7 +206,8 @@ class WorkerLink:
     async def _write_stdin(self) -> None:
         stream = self._process.stdin
         assert stream is not None
-        async for line in self._lines_out:
+        async for given in self._lines_out:
+            line = given if isinstance(given, bytes) else await trio.to_thread.run_sync(given)
             # Shielded: a cancelled send_all would leave half a line in the pipe.
             with trio.move_on_after(WRITE_DEADLINE_S, shield=True) as scope:
                 try:

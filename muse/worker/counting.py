@@ -16,8 +16,8 @@ COUNTED_CHARS: Final = 1024 * 1024
 PIECE_CHARS: Final = 256 * 1024
 CUT_TOKENS: Final = 8192
 """Left out of the count of a part of a text: where it is cut, the words at its two seams can have more tokens than in
-the whole text. Tokenisers split texts into words first; in a word without end (a run of letters) merges reach some tokens far.
-This many cover 4 KiB at each seam, even if every byte of them were a token."""
+the whole text. Tokenisers split texts into words first; in a word without end (a run of letters) merges reach some
+tokens far. This many cover 4 KiB at each seam, even if every byte of them were a token."""
 
 
 def refuse_longer(texts: Sequence[str], count: Callable[[list[str]], int], context: int) -> None:

@@ -61,8 +61,8 @@ class Vocabulary:
         return len(text.decode("utf-8", "replace"))  # a letter for each byte
 
     def longest_token_bytes(self) -> int | None:
-        """The most bytes of a text that a token stands for. None: texts are not split into their bytes, or some byte has
-        no token and is left out of prompts."""
+        """The most bytes of a text that a token stands for. None: texts are not split into their bytes, or some byte
+        has no token and is left out of prompts."""
         has_all_bytes = set(_byte_letters().values()) <= set(self._texts)
         return max(map(self.length, range(self.size))) if self.is_byte_level and has_all_bytes else None
 

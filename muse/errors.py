@@ -9,7 +9,7 @@ beyond the status number kept here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
 
 JsonScalar = str | int | float | bool | None
 
@@ -51,6 +51,12 @@ class MuseError(Exception):
         self.param = param
         self.retry_after_s = retry_after_s
         self.data: Mapping[str, JsonScalar] = dict(data or {})
+
+    def forget_frames(self) -> Self:
+        """Drop where it was raised. For faults that are kept or answered: the frames hold the request, which may have
+        many megabytes, and often the fault itself, so that only the garbage collector would end them."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
 
     @property
     def type(self) -> str:

@@ -112,6 +112,7 @@ class SessionManager:
                         nursery.start_soon(self._end_session, message)
                     case _:
                         assert_never(message)
+                del message  # it may hold a whole conversation, and the next may be long in coming
             nursery.cancel_scope.cancel()
 
     # ------------------------------------------------------------ requests

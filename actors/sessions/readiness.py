@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
+from functools import partial
 from typing import Final
 
 import trio
@@ -20,6 +21,8 @@ from muse.sizes import MIB, PROMPT_LINE_BYTES, is_too_long, json_string_bytes
 
 ID_BYTES: Final = 11
 """In a line, with its comma: an id has at most 32 bits."""
+LOOKED_AT_ONCE: Final = 256 * 1024
+"""Characters that are looked at on the event loop: 1 ms. Longer texts are looked at in a thread."""
 SEGMENT_BYTES: Final = 128
 """Around the text of a segment: names of fields, the hash of an image."""
 MOST_BYTES: Final = 6
@@ -89,19 +92,19 @@ def check_abilities(request: ChatRequest, model: protocol.Ready) -> None:
         )
 
 
-def check_length(request: ChatRequest, model: protocol.Ready) -> None:
+async def check_length(request: ChatRequest, model: protocol.Ready) -> None:
     """Raise ClientFault for a conversation that must be longer than the context by its length alone, before any work on
     it. What an assistant said is left out: templates may drop parts of it, and it may stand there as ids."""
     texts = [message.content for message in request.messages if message.role != "assistant"]
     for tool in request.tool_use.tools:
         texts += (tool.description, tool.parameters)
-    _refuse_too_long(texts, model)
+    await _refuse_too_long(texts, model)
 
 
 async def check_size(segments: tuple[protocol.Segment, ...], json_schema: str | None, model: protocol.Ready) -> None:
     """Raise ClientFault for a prompt that must be longer than the context, or than a line to the worker may be."""
     texts = [segment.text for segment in segments if isinstance(segment, protocol.TextSegment)]
-    _refuse_too_long(texts, model)
+    await _refuse_too_long(texts, model)
     images = sum(len(segment.image) for segment in segments if isinstance(segment, protocol.ImageSegment))
     ids = sum(len(segment.ids) for segment in segments if isinstance(segment, protocol.IdsSegment))
     rest = images + ids * ID_BYTES + len(segments) * SEGMENT_BYTES
@@ -119,9 +122,11 @@ async def check_size(segments: tuple[protocol.Segment, ...], json_schema: str | 
         )
 
 
-def _refuse_too_long(texts: Iterable[str], model: protocol.Ready) -> None:
+async def _refuse_too_long(texts: Collection[str], model: protocol.Ready) -> None:
     context, longest = model.context_length, model.longest_token_bytes
-    if is_too_long(texts, context_length=context, longest_token_bytes=longest):
+    look = partial(is_too_long, texts, context_length=context, longest_token_bytes=longest)
+    is_long = sum(map(len, texts)) > LOOKED_AT_ONCE
+    if await trio.to_thread.run_sync(look) if is_long else look():
         raise prompt_too_long(None, context)
 
 

@@ -168,7 +168,7 @@ class Turn:
                 with self._until_cancelled():
                     command = await self._continuation(last)
         except MuseError as fault:
-            self._fault = fault
+            self._fault = fault.forget_frames()
         await self._conclude()
 
     @contextmanager
@@ -184,7 +184,7 @@ class Turn:
         """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
         model = await wait_model(self._board, self.reply)
         check_abilities(self.request, model)
-        check_length(self.request, model)
+        await check_length(self.request, model)
         self.answer = answer = await self._make_answer(model)
         segments = answer.prompt + answer.generated.segments()
         await check_size(segments, self._form, model)

@@ -85,6 +85,7 @@ class WorkerSupervisor:
             task_status.started()
             async for message in self._inbox:
                 self._handle(message)
+                del message  # it may hold a whole conversation, and the next may be long in coming
             self._stopping = True
             self._move("drain", stage=None, fraction=None)
             if self._run is not None:

@@ -108,6 +108,7 @@ class TranscriptStore:
                         message.port.answer(None)
                     case _:
                         assert_never(message)
+                del message  # it may hold a whole conversation, and the next may be long in coming
 
     def _replace(self, message: ReplaceHistory) -> None:
         if self._histories.replace(message.session_id, message.messages, datetime.now().astimezone()):

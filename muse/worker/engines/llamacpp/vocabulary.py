@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
+from muse.sizes import ORDINARY_BYTES
 from muse.worker.engines.llamacpp.gguf import ModelFile
 
 _CONTROL: Final = 3
@@ -62,9 +63,10 @@ class Vocabulary:
 
     def longest_token_bytes(self) -> int | None:
         """The most bytes of a text that a token stands for. None: texts are not split into their bytes, or some byte
-        has no token and is left out of prompts."""
-        has_all_bytes = set(_byte_letters().values()) <= set(self._texts)
-        return max(map(self.length, range(self.size))) if self.is_byte_level and has_all_bytes else None
+        of ordinary text has no token: such bytes are left out of prompts."""
+        if not self.is_byte_level or not {_byte_letters()[byte] for byte in ORDINARY_BYTES} <= set(self._texts):
+            return None
+        return max(map(self.length, range(self.size)))
 
     def spellings(self, text: str) -> Iterator[re.Match[str]]:
         """All places where a text spells a control token, as group 1, from left to right."""

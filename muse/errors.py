@@ -60,6 +60,12 @@ class MuseError(Exception):
         fault.__dict__.update(self.__dict__)
         return fault
 
+    def forget_frames(self) -> Self:
+        """Drop where it was raised. For faults that are kept or answered: the frames hold the request, which may have
+        many megabytes, and often the fault itself, so that only the garbage collector would end them."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
+        return self
+
     @property
     def type(self) -> str:
         """The OpenAI error type that goes with the status."""

@@ -167,6 +167,9 @@ class Ready:
 
     For people: backend, what computes ("MLX (Metal)", "XNNPACK (CPU)"), and device, on which hardware; empty when
     unknown. files: what was loaded, the model first. load_ms: since the load began, set by the protocol loop.
+    longest_token_bytes: the most bytes of a text that one token stands for, where the vocabulary splits texts into
+    their bytes; else null.
+
     draft_tokens: the most that the draft proposes at a time, null without one or when unknown.
     """
 
@@ -193,6 +196,7 @@ class Ready:
     files: tuple[LoadedFile, ...] = ()
     load_ms: float | None = None
     draft_tokens: int | None = None
+    longest_token_bytes: int | None = None
 
 
 @message
@@ -267,7 +271,8 @@ class Result:
 @message
 class Error:
     """A request failed (request_id given), or the worker as a whole (null). fatal: the worker exits. image: with code
-    bad_image, which of the prompt's pictures it is, from 0.
+    bad_image, which of the prompt's pictures it is, from 0. prompt_tokens: with context_overflow; null: it was not
+    counted to its end, since it cannot fit.
 
     `engine_killed`: a signal from outside ended the engine, so another try may work, also after a failed load.
     `draft_slower` comes for the worker as a whole and not fatal: it goes on, but would be faster without its draft.

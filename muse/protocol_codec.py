@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from json.encoder import encode_basestring
 from typing import Any, Final
 
 import attrs
@@ -21,6 +22,7 @@ from muse.protocol import (
     WorkerCommand,
     WorkerEvent,
 )
+from muse.sizes import PIECE_CHARS
 
 
 class ProtocolError(ValueError):
@@ -87,7 +89,7 @@ def _decode(line: bytes, union: Any, tag_name: str, tags: frozenset[str]) -> Any
         raise ProtocolError(f"bad {tag}: {type(fault).__name__} {str(fault)[:200]}", known=True) from fault
 
 
-_GAP: Final = b'"image":""'
+_NO_SEGMENTS: Final = b'"prompt_segments":[]'
 _BASE64: Final = string.ascii_letters.encode() + string.digits.encode() + b"+/="
 
 
@@ -112,21 +114,56 @@ def decode_command(line: bytes) -> WorkerCommand:
 
 
 def encode_command(command: WorkerCommand) -> bytes:
-    """Encode one command, with its newline."""
+    """Encode one command, with its newline, as UTF-8.
+
+    Long texts are encoded in pieces, so that in a thread it lets the interpreter lock go every few ms: 60 MiB of text
+    take 0.2 s. `prompt_chars` tells whether that is worth a thread.
+    """
     if not isinstance(command, Generate | Count):
         return _encode(command, WorkerCommand)
-    texts = [segment.image for segment in command.prompt_segments if isinstance(segment, ImageSegment)]
-    images = [text.encode("ascii") for text in texts if text.isascii()]
-    if len(images) < len(texts) or any(image.translate(None, _BASE64) for image in images):
-        return _encode(command, WorkerCommand)
-    # Base64 is put in as it is: the JSON encoder takes 0.2 s for the largest pictures, all of it on the event loop. In
-    # JSON the gap cannot be part of a text, whose quotes are escaped.
-    bare = tuple(
-        attrs.evolve(segment, image="") if isinstance(segment, ImageSegment) else segment
+    # In JSON the mark cannot be part of a text, whose quotes are escaped.
+    head, tail = _encode(attrs.evolve(command, prompt_segments=()), WorkerCommand).split(_NO_SEGMENTS)
+    parts = [head, _NO_SEGMENTS[:-1]]
+    for segment in command.prompt_segments:
+        parts += [*_segment_parts(segment), b","]
+    if command.prompt_segments:
+        parts.pop()
+    return b"".join([*parts, b"]", tail])
+
+
+def prompt_chars(command: WorkerCommand) -> int:
+    """Characters of a command's texts and images: what its encoding costs."""
+    if not isinstance(command, Generate | Count):
+        return 0
+    return sum(
+        len(segment.text) if isinstance(segment, TextSegment) else len(segment.image)
         for segment in command.prompt_segments
+        if not isinstance(segment, IdsSegment)
     )
-    head, *tails = _encode(attrs.evolve(command, prompt_segments=bare), WorkerCommand).split(_GAP)
-    parts = [head]
-    for image, tail in zip(images, tails, strict=True):
-        parts += (_GAP[:-1], image, b'"', tail)
-    return b"".join(parts)
+
+
+def _segment_parts(segment: Segment) -> list[bytes]:
+    match segment:
+        case TextSegment(text=text, special=special):
+            return [b'{"text":', *_text_parts(text), b',"special":true}' if special else b',"special":false}']
+        case IdsSegment(ids=ids):
+            return [b'{"ids":[', ",".join(map(str, ids)).encode("ascii"), b"]}"]
+        case ImageSegment(image=image, sha256=sha256):
+            return [b'{"image":', *_image_parts(image), b',"sha256":', *_text_parts(sha256), b"}"]
+
+
+def _text_parts(text: str) -> list[bytes]:
+    try:
+        pieces = [
+            encode_basestring(text[start : start + PIECE_CHARS])[1:-1].encode()
+            for start in range(0, len(text), PIECE_CHARS)
+        ]
+    except UnicodeEncodeError:  # half a surrogate pair, which a template can make
+        return [json.dumps(text).encode("ascii")]
+    return [b'"', *pieces, b'"']
+
+
+def _image_parts(image: str) -> list[bytes]:
+    # Base64 is put in as it is, which is ten times as fast.
+    data = image.encode("utf-8", "surrogatepass")
+    return _text_parts(image) if data.translate(None, _BASE64) else [b'"', data, b'"']

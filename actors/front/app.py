@@ -10,6 +10,7 @@ import logging
 from quart import Response
 from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
+from werkzeug.routing import BaseConverter
 
 from actors.front.answers import fault_answer
 from actors.front.context import FrontContext
@@ -22,8 +23,17 @@ from muse.errors import ClientFault, InternalFault, MuseError
 log = logging.getLogger("muse.front")
 
 
+class SessionIdConverter(BaseConverter):
+    """Any text, slashes included, also as its first or last character (werkzeug's `path` does not begin with one).
+    Which texts are session ids `parse_session_id` decides."""
+
+    regex = ".+"
+    weight = 200
+    part_isolating = False
+
+
 def _respond(fault: MuseError) -> Response:
-    answer = fault_answer(fault)
+    answer = fault_answer(fault.forget_frames())
     response = Response(answer.body, status=answer.status)
     response.headers.clear()
     for name, value in answer.headers:
@@ -40,6 +50,7 @@ def make_app(context: FrontContext) -> QuartTrio:
     app.config["RESPONSE_TIMEOUT"] = None
     app.config["PROVIDE_AUTOMATIC_OPTIONS"] = False
     app.url_map.merge_slashes = False
+    app.url_map.converters["session_id"] = SessionIdConverter
     app.json.sort_keys = False  # type: ignore[attr-defined]  # the order of our documents is for readers
 
     async def on_muse_error(fault: Exception) -> Response:

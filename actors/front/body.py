@@ -105,7 +105,7 @@ def read_data(request: BodyHolder) -> bytearray:
     return state.pop(BODY, bytearray())
 
 
-async def parse_data(data: bytearray, parse: Callable[[JsonValue], Parsed]) -> Parsed:
+async def parse_data(data: bytes | bytearray, parse: Callable[[JsonValue], Parsed]) -> Parsed:
     """JSON, made into something else; that may be as much work as decoding, so it is done in the same thread. Raises
     ClientFault `invalid_json`, and what `parse` raises."""
     if len(data) <= THREAD_BYTES:

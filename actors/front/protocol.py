@@ -15,7 +15,7 @@ Differences to stock, besides the refusals:
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
 import h11
 from hypercorn.config import Config
@@ -47,7 +47,6 @@ class FrontConfig(Config):
 class Http11(H11Protocol):
     """One connection's protocol state. Raises MuseError from `handle` for a request it will not serve."""
 
-    connection: h11.Connection  # pyright: ignore[reportIncompatibleVariableOverride] - there is no WebSocket here
     _is_head = False
     _blank_bytes = 0
     at_start = True
@@ -56,14 +55,18 @@ class Http11(H11Protocol):
     """What is being sent is the head of a short answer; its body follows at once and can leave in the same write."""
 
     async def handle(self, event: Event) -> None:
-        if isinstance(event, RawData) and self.connection.their_state not in {h11.MUST_CLOSE, h11.CLOSED}:
+        if isinstance(event, RawData) and self._parser.their_state not in {h11.MUST_CLOSE, h11.CLOSED}:
             self._take(event.data)
             await self._handle_events()
 
     @property
+    def _parser(self) -> h11.Connection:
+        return cast("h11.Connection", self.connection)  # the other kind is for WebSocket
+
+    @property
     def answer_has_begun(self) -> bool:
         """The head of the present request's final answer was sent."""
-        return self.connection.our_state not in {h11.IDLE, h11.SEND_RESPONSE}
+        return self._parser.our_state not in {h11.IDLE, h11.SEND_RESPONSE}
 
     async def stream_send(self, event: StreamEvent) -> None:
         self.holds_head = isinstance(event, Response) and any(name == b"content-length" for name, _ in event.headers)
@@ -71,22 +74,22 @@ class Http11(H11Protocol):
 
     async def invite_body(self) -> None:
         """The body is wanted now: send `100 Continue` to a client that waits for it."""
-        if self.connection.they_are_waiting_for_100_continue:
+        if self._parser.they_are_waiting_for_100_continue:
             await self._inform(100)
 
     async def probe(self) -> None:
         """Send `102 Processing`, if the answer has not begun, to learn whether anybody is there: a client that has
         closed answers with RST. Clients skip interim answers (RFC 9110 section 15.2); HTTP/1.0 has none."""
-        if self.connection.our_state is h11.SEND_RESPONSE and self.connection.their_http_version == b"1.1":
+        if self._parser.our_state is h11.SEND_RESPONSE and self._parser.their_http_version == b"1.1":
             await self._inform(102)
 
     async def _inform(self, status: int) -> None:
         answer = h11.InformationalResponse(status_code=status, headers=self.config.response_headers("h11"))
-        await self.send(RawData(data=self.connection.send(answer)))
+        await self.send(RawData(data=self._parser.send(answer)))
 
     async def refuse(self, fault: MuseError) -> None:
         """Answer with the fault and nothing else, if no answer has begun yet. The caller then closes."""
-        connection = self.connection
+        connection = self._parser
         if self.answer_has_begun:
             return
         answer = fault_answer(fault, close=True)
@@ -111,12 +114,12 @@ class Http11(H11Protocol):
             data = data[skipped:]
             self.at_start = not data
         if data:  # none would mean the end of input
-            self.connection.receive_data(data)
+            self._parser.receive_data(data)
 
     async def _handle_events(self) -> None:
         while True:
             try:
-                event = self.connection.next_event()
+                event = self._parser.next_event()
             except h11.RemoteProtocolError as error:
                 await self._send_error_response(error.error_status_hint)
                 await self.send(Closed())
@@ -132,14 +135,14 @@ class Http11(H11Protocol):
                 await self.stream.handle(Body(stream_id=STREAM_ID, data=bytes(event.data)))
             elif isinstance(event, h11.EndOfMessage) and self.stream is not None:
                 await self.stream.handle(EndBody(stream_id=STREAM_ID))
-                if self.connection.their_state is not h11.DONE:
+                if self._parser.their_state is not h11.DONE:
                     return  # it ends the connection: what follows is none of our business
             else:
                 return
 
     async def _maybe_recycle(self) -> None:
         await self._close_stream()
-        ended = self.connection
+        ended = self._parser
         goes_on = not self.context.terminated.is_set() and ended.our_state is ended.their_state is h11.DONE
         if goes_on:
             # A new state machine instead of the old one's next cycle: what is left of the input begins anew in it.

@@ -149,7 +149,7 @@ async def _whole(context: FrontContext, chat: ChatRequest, reply: Reply) -> Resp
         return json.dumps(body).encode()
 
     # A long one in a thread: thousands of calls take a while to write.
-    data = written() if reply.end <= THREAD_BYTES else await trio.to_thread.run_sync(written)
+    data = written() if reply.end <= THREAD_BYTES else await run_in_thread(written)
     return Response(data, mimetype="application/json")
 
 

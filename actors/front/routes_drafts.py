@@ -29,12 +29,12 @@ def draft_routes(context: FrontContext) -> Blueprint:
     routes = Blueprint("drafts", __name__)
     transcripts = context.transcripts
 
-    @routes.get("/api/drafts/<part>/<path:session_id>")
+    @routes.get("/api/drafts/<part>/<session_id:session_id>")
     async def show_draft(part: str, session_id: str) -> Response:
         found = await transcripts.ask(ShowDraft(session_id=parse_session_id(session_id), part=_parse_part(part)))
         return Response(found if found is not None else _NOTHING, content_type="application/json")
 
-    @routes.put("/api/drafts/<part>/<path:session_id>")
+    @routes.put("/api/drafts/<part>/<session_id:session_id>")
     async def save_draft(part: str, session_id: str) -> dict[str, object]:
         known, kind = parse_session_id(session_id), _parse_part(part)
         data = bytes(read_data(request))

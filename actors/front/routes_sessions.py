@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import Final
 
-import trio
 from quart import Blueprint, Response, request
 
 from actors.front.body import read_parsed
 from actors.front.context import FrontContext
 from actors.sessions.messages import DescribeSession, DescribeSessions, EndSession, SessionState, SetHistory
+from actors.threads import run_in_thread
 from actors.transcripts.messages import RecordedTurn, SessionView
 from muse.api.chat_request import parse_session_id
 from muse.api.fields import Offenders
@@ -42,25 +42,25 @@ def session_routes(context: FrontContext) -> Blueprint:
         views = await sessions.ask(DescribeSessions())
         return {"object": "list", "data": [_summary(view) for view in views]}
 
-    @routes.get("/v1/sessions/<path:session_id>")
+    @routes.get("/v1/sessions/<session_id:session_id>")
     async def show_session(session_id: str) -> Response:
         state = await sessions.ask(DescribeSession(session_id=parse_session_id(session_id)))
         # In a thread: a session may have megabytes.
-        written = await trio.to_thread.run_sync(lambda: json.dumps(_described(state)).encode())
+        written = await run_in_thread(lambda: json.dumps(_described(state)).encode())
         return Response(written, mimetype="application/json")
 
-    @routes.put("/v1/sessions/<path:session_id>")
+    @routes.put("/v1/sessions/<session_id:session_id>")
     async def set_history(session_id: str) -> dict[str, object]:
         messages = await read_parsed(request, _parse_history)
         await sessions.ask(SetHistory(session_id=parse_session_id(session_id), messages=messages))
         return {"session_id": session_id, "messages": len(messages)}
 
-    @routes.post("/v1/sessions/<path:session_id>/reset")
+    @routes.post("/v1/sessions/<session_id:session_id>/reset")
     async def reset_session(session_id: str) -> dict[str, object]:
         await sessions.ask(EndSession(action="reset", session_id=parse_session_id(session_id)))
         return {"reset": True, "session_id": session_id}
 
-    @routes.delete("/v1/sessions/<path:session_id>")
+    @routes.delete("/v1/sessions/<session_id:session_id>")
     async def close_session(session_id: str) -> dict[str, object]:
         await sessions.ask(EndSession(action="close", session_id=parse_session_id(session_id)))
         return {"closed": True, "session_id": session_id}

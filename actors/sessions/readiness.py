@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
+from typing import Final
+
 from actors.kernel import Address
 from actors.reply import Reply, Sign
 from actors.state_board import ANSWERING, StateBoard
 from actors.supervisor.faults import prompt_too_long
 from actors.supervisor.messages import CountTokens, SupervisorMessage
+from actors.threads import run_in_thread
 from muse import protocol
 from muse.api.chat_request import ChatRequest, model_not_found
 from muse.chat.channels import can_call_tools
 from muse.errors import ClientFault, MuseError, Unavailable
+from muse.sizes import MIB, PROMPT_LINE_BYTES, is_too_long, json_string_bytes
+
+ID_BYTES: Final = 11
+"""In a line, with its comma: an id has at most 32 bits."""
+LOOKED_AT_ONCE: Final = 256 * 1024
+"""Characters that are looked at on the event loop: 1 ms. Longer texts are looked at in a thread."""
+SEGMENT_BYTES: Final = 128
+"""Around the text of a segment: names of fields, the hash of an image."""
+MOST_BYTES: Final = 6
+"""Of a character in JSON: `\\u0001`."""
 
 
 async def wait_model(board: StateBoard, reply: Reply) -> protocol.Ready:
@@ -76,12 +91,52 @@ def check_abilities(request: ChatRequest, model: protocol.Ready) -> None:
         )
 
 
+async def check_length(request: ChatRequest, model: protocol.Ready) -> None:
+    """Raise ClientFault for a conversation that must be longer than the context by its length alone, before any work on
+    it. What an assistant said is left out: templates may drop parts of it, and it may stand there as ids."""
+    texts = [message.content for message in request.messages if message.role != "assistant"]
+    for tool in request.tool_use.tools:
+        texts += (tool.description, tool.parameters)
+    await _refuse_too_long(texts, model)
+
+
+async def check_size(segments: tuple[protocol.Segment, ...], json_schema: str | None, model: protocol.Ready) -> None:
+    """Raise ClientFault for a prompt that must be longer than the context, or than a line to the worker may be."""
+    texts = [segment.text for segment in segments if isinstance(segment, protocol.TextSegment)]
+    await _refuse_too_long(texts, model)
+    images = sum(len(segment.image) for segment in segments if isinstance(segment, protocol.ImageSegment))
+    ids = sum(len(segment.ids) for segment in segments if isinstance(segment, protocol.IdsSegment))
+    rest = images + ids * ID_BYTES + len(segments) * SEGMENT_BYTES
+    if json_schema is not None:
+        texts.append(json_schema)
+    if rest + sum(map(len, texts)) * MOST_BYTES <= PROMPT_LINE_BYTES:
+        return
+    size = rest + await run_in_thread(lambda: sum(map(json_string_bytes, texts)))
+    if size > PROMPT_LINE_BYTES:
+        raise ClientFault(
+            "prompt_too_large",
+            f"The prompt of this conversation takes {size / MIB:.0f} MiB, more than the {PROMPT_LINE_BYTES // MIB} MiB "
+            "that are handed to the model process. Shorten it.",
+            param="messages",
+        )
+
+
+async def _refuse_too_long(texts: Collection[str], model: protocol.Ready) -> None:
+    context, longest = model.context_length, model.longest_token_bytes
+    look = partial(is_too_long, texts, context_length=context, longest_token_bytes=longest)
+    is_long = sum(map(len, texts)) > LOOKED_AT_ONCE
+    if await run_in_thread(look) if is_long else look():
+        raise prompt_too_long(None, context)
+
+
 async def check_room(
     supervisor: Address[SupervisorMessage], segments: tuple[protocol.Segment, ...], model: protocol.Ready
 ) -> None:
     """Raise ClientFault when the prompt can never fit; what cannot be told now passes."""
     try:
         counted = await supervisor.ask(CountTokens(segments=segments))
+    except ClientFault:
+        raise  # what the count refuses, the answer would be refused for
     except MuseError:
         return  # the worker is gone: nothing is known, and the wait goes on
     tokens = counted.prompt_tokens

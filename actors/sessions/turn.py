@@ -24,7 +24,7 @@ from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
 from actors.sessions.answer import Answer, begin_answer
 from actors.sessions.history import TurnHistory, begun_by
-from actors.sessions.readiness import check_abilities, check_room, wait_model
+from actors.sessions.readiness import check_abilities, check_length, check_room, check_size, wait_model
 from actors.sessions.resume_policy import ResumePolicy
 from actors.sessions.timing import TurnTimes, added_up, decoding, metrics_of, prompt_sign
 from actors.state_board import StateBoard
@@ -189,8 +189,10 @@ class Turn:
         """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
         model = await wait_model(self._board, self.reply)
         check_abilities(self.request, model)
+        await check_length(self.request, model)
         self.answer = answer = await self._make_answer(model)
         segments = answer.prompt + answer.generated.segments()
+        await check_size(segments, self._form, model)
         if not self._admitted.is_set():
             # It has to queue: a prompt that can never fit is refused now, not after the wait.
             await check_room(self._supervisor, segments, model)
@@ -200,6 +202,7 @@ class Turn:
                 # What it waited for may have been a turn of the same session.
                 self.answer = answer = await self._make_answer(model)
                 segments = answer.prompt + answer.generated.segments()
+                await check_size(segments, self._form, model)
         self._earlier = None
         return protocol.Generate(
             request_id=self.reply.id,

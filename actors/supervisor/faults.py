@@ -6,11 +6,13 @@ from muse import protocol
 from muse.errors import ClientFault, MuseError, Unavailable, WorkerFault
 
 
-def prompt_too_long(prompt_tokens: int, context_length: int) -> ClientFault:
-    """A prompt that leaves no room for an answer, whoever found out."""
+def prompt_too_long(prompt_tokens: int | None, context_length: int) -> ClientFault:
+    """A prompt that leaves no room for an answer, whoever found out. prompt_tokens None: it was not counted to its end,
+    since it cannot fit."""
+    tokens = f"more than {context_length}" if prompt_tokens is None else str(prompt_tokens)
     return ClientFault(
         "context_length_exceeded",
-        f"The conversation has {prompt_tokens} tokens, but the model reads at most {context_length} "
+        f"The conversation has {tokens} tokens, but the model reads at most {context_length} "
         "with at least one left for the answer. Shorten it, or start a new chat.",
         param="messages",
         data={"prompt_tokens": prompt_tokens, "context_length": context_length},
@@ -21,7 +23,7 @@ def fault_of(event: protocol.Error) -> MuseError:
     """The worker's error as ours, with the status that tells whose fault it is."""
     match event.code:
         case "context_overflow":
-            if event.prompt_tokens is not None and event.context_length is not None:
+            if event.context_length is not None:
                 return prompt_too_long(event.prompt_tokens, event.context_length)
             return ClientFault("context_length_exceeded", event.message, param="messages")
         case "bad_image":

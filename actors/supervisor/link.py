@@ -3,6 +3,8 @@
 Owns the process group, the life pipe and three pipe tasks. Knows lines of bytes, not messages. The
 link ends in exactly one way: `run` returns a Death, with the group killed and every descriptor closed.
 
+A line may be given as a function that makes it: it is called in a thread when its turn comes.
+
 Rules with a reason: one task owns stdin, and a line is written whole or the worker is killed (a
 cancelled write leaves half a line; how long a write may wait is the watchdog's to say, see `unread_since`);
 exit and end of output are two facts with a deadline between them
@@ -24,6 +26,8 @@ import trio
 
 from actors.process_group import signal_group
 from actors.supervisor.lines import LineSplitter, LineTooLong
+from actors.threads import run_in_thread
+from muse.errors import Unavailable
 from muse.protocol import MAX_WORKER_LINE_BYTES
 from muse.worker import guard
 
@@ -36,6 +40,9 @@ STDERR_LINES: Final = 200
 READ_BYTES: Final = 65536
 WRITE_QUEUE: Final = 1024
 STDERR_LINE_BYTES: Final = 4000
+
+
+Line = bytes | Callable[[], bytes]
 
 
 @attrs.frozen(kw_only=True)
@@ -76,7 +83,7 @@ class WorkerLink:
         self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         self._stdout_ended = trio.Event()
         self._stderr_ended = trio.Event()
-        self._lines_in, self._lines_out = trio.open_memory_channel[bytes](WRITE_QUEUE)
+        self._lines_in, self._lines_out = trio.open_memory_channel[Line](WRITE_QUEUE)
 
     @classmethod
     async def open(cls, command: Sequence[str], *, env: Mapping[str, str], cwd: str) -> WorkerLink:
@@ -106,9 +113,9 @@ class WorkerLink:
         """Process id of the guard, which is also the process group."""
         return self._process.pid
 
-    def send(self, line: bytes) -> None:
-        """Queue one line (with its newline) for the worker. A worker that lets the queue fill is hung
-        and is killed."""
+    def send(self, line: Line) -> None:
+        """Queue one line (with its newline) for the worker, or what will make it. A worker that lets the queue fill is
+        hung and is killed."""
         try:
             self._lines_in.send_nowait(line)
         except trio.WouldBlock:
@@ -207,7 +214,12 @@ class WorkerLink:
     async def _write_stdin(self) -> None:
         stream = self._process.stdin
         assert stream is not None
-        async for line in self._lines_out:
+        async for given in self._lines_out:
+            try:
+                line = given if isinstance(given, bytes) else await run_in_thread(given)
+            except Unavailable as fault:
+                self.kill(fault.detail)
+                return
             # Shielded: a cancelled send_all would leave half a line in the pipe. A kill ends it.
             with trio.CancelScope(shield=True):
                 try:

@@ -232,13 +232,19 @@ def model_not_found(loaded: str) -> ClientFault:
 
 
 def parse_session_id(value: object, path: str = "session_id") -> str:
-    """Check a session id: 1 to 128 characters of 0x21 to 0x7E. Raises ClientFault `invalid_session_id`."""
+    """Check a session id: 1 to 128 characters of 0x21 to 0x7E, in whose parts between slashes none is `.` or `..`,
+    because URL libraries resolve these, escaped or not, so that such a session could not be addressed. Raises
+    ClientFault `invalid_session_id`."""
     if (
         not isinstance(value, str)
         or not 1 <= len(value) <= MAX_SESSION_ID_CHARS
         or not all("!" <= char <= "~" for char in value)
+        or not {".", ".."}.isdisjoint(value.split("/"))
     ):
-        rule = f"must be a string of 1 to {MAX_SESSION_ID_CHARS} visible ASCII characters without spaces"
+        rule = (
+            f"must be a string of 1 to {MAX_SESSION_ID_CHARS} visible ASCII characters without spaces, "
+            "and must not have . or .. as a part between slashes"
+        )
         raise ClientFault("invalid_session_id", f"'{path}' {rule}.", param=path)
     return value
 

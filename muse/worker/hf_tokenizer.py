@@ -33,7 +33,8 @@ _KEPT_CHARACTERS: Final = 4 * 1024 * 1024
 
 class JsonTokenizer:
     """control: ids of the control tokens, to spelling; text of a client becomes none of them. spellings: finds them, as
-    group 1. size: above every id. begin: begins every prompt. end_ids: end an answer; the end of a message inside a
+    group 1. size: above every id. longest_token_bytes: the most that a
+    token stands for, None if unknown. begin: begins every prompt. end_ids: end an answer; the end of a message inside a
     turn does not."""
 
     def __init__(self, path: Path) -> None:
@@ -46,6 +47,9 @@ class JsonTokenizer:
             self.control: Final = {int(token["id"]): str(token["content"]) for token in added}
             words: dict[str, int] = content["model"]["vocab"]
             known = {*words.values(), *self.control}
+            # A byte-level word has a letter for each byte. A normaliser would take bytes away before.
+            longest = max(map(len, [*words, *(text.encode() for text in self.control.values())]))
+            self.longest_token_bytes: Final = longest if content.get("normalizer") is None else None
         except OSError as fault:
             raise _fault(f"{path} cannot be read: {fault.strerror}") from fault
         except (ValueError, KeyError, TypeError, AttributeError) as fault:
@@ -121,6 +125,10 @@ class JsonTokenizer:
             while self._kept_characters > _KEPT_CHARACTERS and len(self._kept) > 1:
                 self._kept_characters -= len(self._kept.popitem(last=False)[0][0])
         return ids
+
+    def count(self, texts: Iterable[str]) -> int:
+        """How many tokens texts have together, their spellings of control tokens taken for these."""
+        return sum(len(self._with_control.tokenize_str(text.encode("utf-8", "replace").decode())) for text in texts)
 
     def _encode_without_control(self, text: str) -> tuple[int, ...]:
         ids = tuple(self._plain.tokenize_str(text))

@@ -68,7 +68,7 @@ def test_ordinary_text_has_the_ids_it_always_had(server: Client) -> None:
 
 @pytest.mark.parametrize("kind", ["hello ", "y", "\n"], ids=ascii)
 def test_three_million_characters_are_too_many_tokens(nano: WorkerProcess, kind: str) -> None:
-    """They are counted, and do not fit."""
+    """They do not fit, and are not counted to their end."""
     answer = nano.ask(plain(run_of(kind, 3_000_000)), limit=1)
     assert (answer.error.code, answer.error.fatal) == ("context_overflow", False)
     assert (answer.error.prompt_tokens or 0) > 100_000

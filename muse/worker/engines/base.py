@@ -54,11 +54,12 @@ class EngineFault(Exception):
         self.image = image
 
 
-def context_overflow(prompt_tokens: int, context_length: int) -> EngineFault:
-    """The prompt leaves no room for a single token."""
+def context_overflow(prompt_tokens: int | None, context_length: int) -> EngineFault:
+    """The prompt leaves no room for a single token. prompt_tokens None: it was not counted to its end."""
+    tokens = f"more than {context_length}" if prompt_tokens is None else str(prompt_tokens)
     return EngineFault(
         "context_overflow",
-        f"the prompt has {prompt_tokens} tokens, the context holds {context_length} with the answer",
+        f"the prompt has {tokens} tokens, the context holds {context_length} with the answer",
         prompt_tokens=prompt_tokens,
         context_length=context_length,
     )

@@ -88,6 +88,7 @@ class ScriptedEngine:
             eos_token=end,
             eos_ids=tuple(self._tokenizer.encode(end, special=True)),
             backend="a script",
+            longest_token_bytes=max(len(spelling.encode()) for spelling in script.special_tokens),
             device="none",
         )
 

@@ -84,10 +84,9 @@ def test_the_ids_spell_the_run(tokens: JsonTokenizer, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["hello ", pytest.param("y", marks=pytest.mark.slow)])
 def test_three_million_characters_are_too_many_tokens(nano: WorkerProcess, kind: str) -> None:
-    """They are counted, and do not fit."""
+    """They do not fit, and are not counted to their end."""
     error = nano.ask(plain(run_of(kind, 3_000_000)), limit=1).error
-    assert (error.code, error.fatal) == ("context_overflow", False)
-    assert (error.prompt_tokens or 0) > 100_000
+    assert (error.code, error.fatal, error.prompt_tokens) == ("context_overflow", False, None)
 
 
 def test_a_cancel_while_a_long_text_is_cut_is_obeyed(nano: WorkerProcess) -> None:

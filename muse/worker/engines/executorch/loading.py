@@ -126,6 +126,7 @@ def load(options: WorkerOptions, report: ReportLoading) -> tuple[Loaded, Ready]:
         files=artifact.files,
         draft_tokens=drafted_at_once(facts.draft) if facts.draft else None,
         memory_bytes=_memory_bytes(),
+        longest_token_bytes=tokens.longest_token_bytes,
     )
     sys.stderr.write(
         f"executorch: {facts.kind} program, {artifact.size_bytes} bytes, {artifact.backend}, {library.versions}, "

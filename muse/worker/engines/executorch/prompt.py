@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
+from muse.worker.counting import refuse_longer
 from muse.worker.engines.base import EngineFault
 from muse.worker.hf_tokenizer import JsonTokenizer
 from muse.worker.picture_fit import ScaledPicture, blamed_on, fit_pictures
@@ -88,6 +89,8 @@ class PromptEncoder:
     def encode(self, segments: Sequence[Segment]) -> Prompt:
         """The prompt, its pictures looked at but not decoded. Raises EngineFault."""
         sizes = self._sizes([segment for segment in segments if isinstance(segment, ImageSegment)])
+        texts = [segment.text for segment in segments if isinstance(segment, TextSegment)]
+        refuse_longer(texts, self._tokens.count, self._context)
         encoded = [self._encode_one(segment) for segment in segments]
         if not sizes and not any(encoded):
             raise EngineFault("bad_request", "the prompt is empty")

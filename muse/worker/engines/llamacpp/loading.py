@@ -137,7 +137,7 @@ def load_model(
         raise EngineFault("engine_error", f"llama.cpp refuses its first request: {fault}", fatal=True) from fault
     context = min(plan.context, int(props["default_generation_settings"]["n_ctx"]))
     ids = ModelIds(vocabulary=vocabulary, end=frozenset(end), has_draft=draft is not None)
-    encoder = PromptEncoder(client, vocabulary, bos)
+    encoder = PromptEncoder(client, vocabulary, bos, context)
     pictures = None
     if projector is not None:
         pictures = PicturePromptEncoder(
@@ -176,6 +176,7 @@ def load_model(
         device=_joined(description for _, description in started["devices"]),
         files=files.facts,
         draft_tokens=settings["draft_tokens"] or None,
+        longest_token_bytes=vocabulary.longest_token_bytes(),
         memory_bytes=server.memory_bytes(),
         kv_bytes=plan.kv_bytes,
         kv_limit_bytes=plan.limit_bytes,

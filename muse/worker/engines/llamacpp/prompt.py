@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
+from muse.worker.counting import refuse_longer
 from muse.worker.engines.base import CancelToken, EngineFault
 from muse.worker.engines.llamacpp.client import Client
 from muse.worker.engines.llamacpp.runs import cut_runs
@@ -34,12 +35,14 @@ class EncodingCancelled(Exception):
 
 
 class PromptEncoder:
-    """For prompts without pictures. bos: id that begins every prompt of this model, None if the model wants none."""
+    """For prompts without pictures. bos: id that begins every prompt of this model, None if the model wants none.
+    context: in tokens; a prompt that cannot fit is refused without being counted to its end."""
 
-    def __init__(self, client: Client, vocabulary: Vocabulary, bos: int | None) -> None:
+    def __init__(self, client: Client, vocabulary: Vocabulary, bos: int | None, context: int = 2**31) -> None:
         self._client = client
         self._vocabulary = vocabulary
         self.bos: Final = bos
+        self._context = context
         self._lock = threading.Lock()
         self._kept: OrderedDict[_Text, list[int]] = OrderedDict()
         self._kept_characters = 0
@@ -50,6 +53,7 @@ class PromptEncoder:
 
     def encode_each(self, segments: Sequence[Segment], cancel: CancelToken | None = None) -> list[Sequence[int]]:
         """Ids of each segment of a prompt. Raises EngineFault, EncodingCancelled."""
+        self._refuse_longer(segments, cancel)
         wanted = {(s.text, s.special) for s in segments if isinstance(s, TextSegment) and s.text}
         texts = self._encode_texts(wanted, cancel)
         ids: list[Sequence[int]] = []
@@ -75,6 +79,7 @@ class PromptEncoder:
 
     def encode_own(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of texts that may hold control tokens, each on its own."""
+        self._refuse_longer([TextSegment(text=text, special=True) for text in texts])
         known = self._encode_texts({(text, True) for text in texts if text})
         return [known[text, True] if text else [] for text in texts]
 
@@ -82,6 +87,15 @@ class PromptEncoder:
         """Raises EngineFault for ids that the model does not have."""
         if any(not 0 <= token < self._vocabulary.size for token in ids):
             raise EngineFault("bad_request", "the prompt has token ids that this model does not know")
+
+    def _refuse_longer(self, segments: Sequence[Segment], cancel: CancelToken | None = None) -> None:
+        with self._lock:
+            fresh = [s for s in segments if isinstance(s, TextSegment) and (s.text, s.special) not in self._kept]
+
+        def count(pieces: list[str]) -> int:
+            return sum(map(len, self._tokenize(list(map(self._cut, pieces)), special=False, cancel=cancel)))
+
+        refuse_longer([segment.text for segment in fresh], count, self._context)
 
     def _encode_texts(self, wanted: set[_Text], cancel: CancelToken | None = None) -> dict[_Text, list[int]]:
         with self._lock:

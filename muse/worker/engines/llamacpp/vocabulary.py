@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property, lru_cache
 from typing import Final
 
+from muse.sizes import ORDINARY_BYTES
 from muse.worker.engines.llamacpp.gguf import ModelFile
 
 _CONTROL: Final = 3
@@ -67,6 +68,13 @@ class Vocabulary:
         own = self.control.keys() | self._user_defined
         read = _read_byte_level if self.is_byte_level else _read_sentence_piece
         return [text if token in own else read(text) for token, text in enumerate(self._texts)]
+
+    def longest_token_bytes(self) -> int | None:
+        """The most bytes of a text that a token stands for. None: texts are not split into their bytes, or some byte
+        of ordinary text has no token: such bytes are left out of prompts."""
+        if not self.is_byte_level or not {_byte_letters()[byte] for byte in ORDINARY_BYTES} <= set(self._texts):
+            return None
+        return max(map(self.length, range(self.size)))
 
     def spellings(self, text: str) -> Iterator[re.Match[str]]:
         """All places where a text spells a control token, as group 1, from left to right."""

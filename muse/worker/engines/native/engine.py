@@ -95,6 +95,7 @@ class NativeEngine:
             draft_tokens=artifact.draft_tokens,
             memory_bytes=self._program.memory_bytes(),
             patch_level=native.patch_level,
+            longest_token_bytes=artifact.tokenizer.longest_token_bytes,
         )
 
     # ------------------------------------------------------------ requests

@@ -15,6 +15,7 @@ from typing import Any, Final
 import attrs
 
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
+from muse.worker.counting import refuse_longer
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.native.artifact import Artifact
 from muse.worker.engines.native.wire import ids_segment, image_segment
@@ -66,6 +67,8 @@ class PromptEncoder:
         """Ids of a prompt. Raises EngineFault."""
         sizes = self._sizes(segments)
         start, _, end = self._picture_tokens or _NO_TOKENS
+        plain = [segment.text for segment in segments if isinstance(segment, TextSegment)]
+        refuse_longer(plain, self._tokenizer.count, self._context)
         texts = {number: self._encode_one(segment) for number, segment in enumerate(segments)}
         text_tokens = sum(map(len, texts.values()))
         left = iter(fit_pictures(sizes, text_tokens=text_tokens, context=self._context, most_cells=self._most_cells))

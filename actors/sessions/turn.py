@@ -192,7 +192,7 @@ class Turn:
         await check_length(self.request, model)
         self.answer = answer = await self._make_answer(model)
         segments = answer.prompt + answer.generated.segments()
-        await check_size(segments, self._form, model)
+        await check_size(segments, self._form.schema if self._form else None, model)
         if not self._admitted.is_set():
             # It has to queue: a prompt that can never fit is refused now, not after the wait.
             await check_room(self._supervisor, segments, model)
@@ -202,7 +202,7 @@ class Turn:
                 # What it waited for may have been a turn of the same session.
                 self.answer = answer = await self._make_answer(model)
                 segments = answer.prompt + answer.generated.segments()
-                await check_size(segments, self._form, model)
+                await check_size(segments, self._form.schema if self._form else None, model)
         self._earlier = None
         return protocol.Generate(
             request_id=self.reply.id,

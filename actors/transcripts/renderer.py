@@ -47,14 +47,15 @@ class Processes(Protocol):
 class Renderer:
     """`run` it for as long as prompts are made."""
 
-    def __init__(self, processes: Processes | None = None) -> None:
+    def __init__(self, processes: Processes | None = None, *, limit_s: float = LIMIT_S) -> None:
         self._processes: Processes = processes if processes is not None else IsolatedProcesses(MODULE)
+        self._limit_s = limit_s
         self.run = self._processes.run
 
     async def prepare(self, model: Ready) -> None:
         """Compile the model's template, here and in every process that is started later. Raises MuseError."""
         template = _encoded_template(model)
-        self._processes.warm_up_with("compile", template, limit_s=LIMIT_S)
+        self._processes.warm_up_with("compile", template, limit_s=self._limit_s)
         await self._call("compile", template)
 
     async def render(
@@ -81,7 +82,7 @@ class Renderer:
 
     async def _call(self, job: str, payload: bytes) -> bytes:
         try:
-            return await self._processes.call(job, payload, limit_s=LIMIT_S)
+            return await self._processes.call(job, payload, limit_s=self._limit_s)
         except JobLost as lost:
             raise template_failed(lost) from lost
 

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 import trio
 
+from actors.isolated import pool
 from actors.isolated.pool import IsolatedProcesses
 from actors.isolated.process import JobLost
-from muse.errors import ClientFault, InternalFault
+from muse.errors import ClientFault, InternalFault, Unavailable
 
 HANG_GUARD_S = 60
 LIMIT_S = 20.0
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[IsolatedProcesses]:
-    processes = IsolatedProcesses("tests.isolated.jobs")
+async def running(module: str = "tests.isolated.jobs") -> AsyncIterator[IsolatedProcesses]:
+    processes = IsolatedProcesses(module)
     with trio.fail_after(HANG_GUARD_S):
         async with trio.open_nursery() as nursery:
             await nursery.start(processes.run)
@@ -143,3 +147,82 @@ async def test_a_cancelled_job_goes_no_further() -> None:
             await processes.call("hold_interpreter", b"", limit_s=LIMIT_S)
         await wait_gone(first)
         assert await pid_of(processes) != first
+
+
+async def test_absence_of_ours_ends_no_job() -> None:
+    """This process did not run for longer than the limit (stopped, or the machine slept): the answer that waits is
+    read before anybody is judged."""
+    async with running() as processes:
+        await pid_of(processes)
+        async with trio.open_nursery() as nursery:
+
+            async def be_absent() -> None:
+                await trio.sleep(0.1)
+                time.sleep(1.0)  # nothing here runs meanwhile
+
+            nursery.start_soon(be_absent)
+            assert await processes.call("sleep", b"0.3", limit_s=0.5) == b"0.3"
+
+
+@pytest.mark.parametrize(
+    "fault", [BlockingIOError(errno.EAGAIN, "fork"), OSError(errno.EMFILE, "pipe"), RuntimeError()]
+)
+async def test_a_start_that_fails_is_tried_again(fault: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While no process can be had, calls get 503 with Retry-After; then all is well."""
+    room = False
+    tries = 0
+    real = trio.lowlevel.open_process
+
+    async def open_process(*arguments: Any, **options: Any) -> trio.Process:
+        nonlocal tries
+        tries += 1
+        await trio.lowlevel.checkpoint()
+        if not room:
+            raise fault
+        return await real(*arguments, **options)
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", open_process)
+    monkeypatch.setattr(pool, "BACK_OFF_S", (0.05,))
+    async with running() as processes:
+        for _ in range(2):
+            with pytest.raises(Unavailable) as caught:
+                await processes.call("echo", b"x", limit_s=LIMIT_S)
+            assert (caught.value.code, caught.value.status) == ("no_process", 503)
+            assert caught.value.retry_after_s is not None
+        while tries < 3:
+            await trio.sleep(0.01)
+        room = True
+        while True:
+            with suppress(Unavailable):
+                assert await processes.call("echo", b"x", limit_s=LIMIT_S) == b"x"
+                return
+            await trio.sleep(0.01)
+
+
+async def test_a_process_that_ends_at_its_start_is_no_process() -> None:
+    """The same as one that cannot be started."""
+    async with running("tests.isolated.no_such_module") as processes:
+        with pytest.raises(Unavailable):
+            await processes.call("echo", b"x", limit_s=LIMIT_S)
+
+
+async def test_a_lost_warm_up_is_not_tried_again() -> None:
+    """Each new process begins with the last warm-up, but for one that cost a process."""
+    async with running() as processes:
+        processes.warm_up_with("hold_interpreter", b"", limit_s=0.2)
+        os.kill(await pid_of(processes), signal.SIGKILL)
+        pid = await pid_of(processes)
+        assert await pid_of(processes) == pid
+
+
+async def test_a_cancelled_call_in_the_queue_costs_nothing() -> None:
+    """Its place is free, and the process goes to the next."""
+    async with running() as processes:
+        await pid_of(processes)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: processes.call("sleep", b"0.2", limit_s=LIMIT_S))
+            await trio.sleep(0.05)
+            with trio.move_on_after(0.05) as scope:
+                await pid_of(processes)
+            assert scope.cancelled_caught
+            assert await processes.call("echo", b"x", limit_s=LIMIT_S) == b"x"

@@ -32,7 +32,8 @@ WRITE_DEADLINE_S: Final = 10.0
 """A worker that does not read its stdin for this long is hung: its own loop reads it at all times."""
 DRAIN_S: Final = 1.0
 STDERR_LINES: Final = 200
-READ_BYTES: Final = 65536
+READ_BYTES: Final = 16384
+"""So many lines are taken at once, of a worker that hurries: up to 10 ms of work where each is a call of a tool."""
 WRITE_QUEUE: Final = 1024
 STDERR_LINE_BYTES: Final = 4000
 

@@ -23,6 +23,7 @@ import trio
 from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
 from actors.sessions.answer import Answer, begin_answer
+from actors.sessions.backlog import Backlog
 from actors.sessions.history import TurnHistory, begun_by
 from actors.sessions.readiness import check_abilities, check_length, check_room, check_size, wait_model
 from actors.sessions.resume_policy import ResumePolicy
@@ -90,6 +91,7 @@ class Turn:
         self._cancel_wanted = False
         self._close_wanted = False
         self._news = Signal()
+        self._backlog = Backlog(self._take)
         self._accepted: protocol.Accepted | None = None
         self._done: protocol.Done | None = None
         self._draft: protocol.Draft | None = None
@@ -231,6 +233,9 @@ class Turn:
         await self._supervisor.tell(StartGeneration(command=command, sink=self))
         cancel_sent = False
         while self._done is None and self._fault is None:
+            if self._backlog.is_waiting:
+                await self._backlog.drain()
+                continue
             if self._was_accepted and not self.history.is_committed:
                 await self.history.commit()
                 continue
@@ -295,16 +300,28 @@ class Turn:
 
     def on_event(self, event: RequestEvent) -> None:
         """One event of the generation, from the pipe reader."""
-        if self.reply.outcome is not None:
-            return  # the system stops: the reply was ended, the worker does not know it yet
+        self._offer(event)
+
+    def on_lost(self, fault: MuseError) -> None:
+        """The worker is gone."""
+        self._offer(fault)
+
+    def _offer(self, event: RequestEvent | MuseError) -> None:
+        if self.reply.outcome is None:  # else the system stops: the reply was ended, the worker does not know it yet
+            self._backlog.offer(event)
+            if self._backlog.is_waiting or not isinstance(event, protocol.Tokens):
+                self._news.notify()
+
+    def _take(self, event: RequestEvent | MuseError) -> None:
         match event:
+            case MuseError():
+                self._fault = event
             case protocol.Accepted():
                 self._accepted = self._accepted or event
                 self._was_accepted = True  # by the present worker
                 self._reused = event.reused_prompt_tokens
                 model = self._board.value.model
                 self.reply.accept(model.model_id if model is not None else "")
-                self._news.notify()
             case protocol.Progress():
                 self.reply.show(prompt_sign(event, self._reused))
             case protocol.Tokens():
@@ -313,14 +330,8 @@ class Turn:
                 self._last_ids = event.generated_token_ids
                 self._done = attrs.evolve(event, generated_token_ids=None)  # kept once, in the answer
                 self._draft = added_up(self._draft, event.draft)
-                self._news.notify()
             case protocol.Error():
                 self._on_error(event)
-
-    def on_lost(self, fault: MuseError) -> None:
-        """The worker is gone."""
-        self._fault = fault
-        self._news.notify()
 
     def _on_error(self, event: protocol.Error) -> None:
         if event.code == "context_overflow" and self._generated_tokens():
@@ -330,7 +341,6 @@ class Turn:
             self._fault.param = param_of(asked_schemas(self.request))
         if event.image is not None:
             self._fault.param = path_of_picture(self.request.messages, event.image)
-        self._news.notify()
 
     def _on_tokens(self, event: protocol.Tokens) -> None:
         answer = self.answer

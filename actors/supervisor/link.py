@@ -37,7 +37,8 @@ WRITE_BYTES: Final = 16 * 1024
 """A line is written in pieces, so that it shows whether the worker takes any of it."""
 DRAIN_S: Final = 1.0
 STDERR_LINES: Final = 200
-READ_BYTES: Final = 65536
+READ_BYTES: Final = 16384
+"""So many lines are taken at once, of a worker that hurries: up to 10 ms of work where each is a call of a tool."""
 WRITE_QUEUE: Final = 1024
 STDERR_LINE_BYTES: Final = 4000
 

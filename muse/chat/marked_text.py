@@ -14,7 +14,9 @@ tests/unit/test_chat_marked_text.py proves each operation against a character by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Final, SupportsIndex
 
 SCAFFOLD: Final = -1
@@ -40,12 +42,15 @@ class TextLimitExceeded(Exception):
 class MarkedText(str):
     """A string with an origin for each character. `MarkedText(text)` without runs is UNKNOWN text."""
 
-    __slots__ = ("_runs",)  # the underscore also hides it from sandboxed templates
+    __slots__ = ("_ends", "_runs")  # the underscore also hides them from sandboxed templates
     _runs: Runs
+    _ends: Sequence[int] | None
+    """Where each run ends; made when the text is cut for the first time."""
 
     def __new__(cls, text: str = "", runs: Runs | None = None) -> MarkedText:
         self = super().__new__(cls, text)
         self._runs = ((len(text), UNKNOWN),) if runs is None and text else (runs or ())
+        self._ends = None
         return self
 
     # str(x) is what Jinja writes around every output; it must not drop the marks.
@@ -91,7 +96,7 @@ class MarkedText(str):
         index = key.__index__()
         char = super().__getitem__(index)  # raises IndexError as str does
         index %= len(self)
-        return MarkedText(char, _cut_runs(self._runs, index, index + 1))
+        return MarkedText(char, self._runs_within(index, index + 1))
 
     # ------------------------------------------------------------ parts
 
@@ -185,7 +190,23 @@ class MarkedText(str):
     def _cut(self, start: int, stop: int) -> MarkedText:
         if start >= stop:
             return MarkedText("", ())
-        return MarkedText(super().__getitem__(slice(start, stop)), _cut_runs(self._runs, start, stop))
+        return MarkedText(super().__getitem__(slice(start, stop)), self._runs_within(start, stop))
+
+    def _runs_within(self, start: int, stop: int) -> Runs:
+        """The runs of a part that is not empty: found, not counted, so that taking a text apart is linear."""
+        runs = self._runs
+        if len(runs) == 1:
+            return ((stop - start, runs[0][1]),)
+        if self._ends is None:
+            self._ends = tuple(accumulate(length for length, _ in runs))
+        ends = self._ends
+        kept: list[tuple[int, int]] = []
+        index = bisect_right(ends, start)
+        while start < stop:
+            end = min(ends[index], stop)
+            kept.append((end - start, runs[index][1]))
+            start, index = end, index + 1
+        return tuple(kept)
 
     def _cut_three(self, first: int, second: int) -> tuple[str, str, str]:
         return self._cut(0, first), self._cut(first, second), self._cut(second, len(self))
@@ -250,19 +271,6 @@ def same_shape(original: str, changed: str) -> MarkedText:
     if len(runs) == 1:
         return MarkedText(changed, ((len(changed), runs[0][1]),))
     return MarkedText(changed)
-
-
-def _cut_runs(runs: Runs, start: int, stop: int) -> Runs:
-    if len(runs) == 1:
-        return ((stop - start, runs[0][1]),)
-    kept: list[tuple[int, int]] = []
-    position = 0
-    for length, origin in runs:
-        end = position + length
-        if end > start and position < stop:
-            kept.append((min(end, stop) - max(position, start), origin))
-        position = end
-    return tuple(kept)
 
 
 def _to_runs(runs: Iterable[tuple[int, int]]) -> Runs:

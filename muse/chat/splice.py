@@ -20,7 +20,7 @@ from typing import Final
 import attrs
 
 from muse.chat.marked_text import SCAFFOLD, MarkedText, runs_of
-from muse.chat.origins import content_of, is_scaffold, said_by
+from muse.chat.origins import content_of, is_scaffold, message_of, said_by
 from muse.protocol import IdsSegment, ImageSegment, Segment, TextSegment
 
 # Control tokens that can stand inside of a turn: none of them ends it.
@@ -78,8 +78,9 @@ def to_parts(
     texts = [piece.text for piece in pieces]
     answers: dict[int, KnownAnswer] = {}
     spellings = tuple(spelling for spelling in special_tokens if spelling not in _INSIDE)
+    said = _said_in(pieces)
     for message, answer in known.items():
-        place = _place(pieces, message, spellings)
+        place = _place(pieces, message, said.get(message, ()), spellings)
         if place is None or not answer.ids:
             continue
         first, behind = place
@@ -95,23 +96,36 @@ def to_parts(
     return tuple(_joined(pieces, texts, answers))
 
 
-def _place(pieces: Sequence[Piece], message: int, spellings: tuple[str, ...]) -> tuple[int, int] | None:
+def _said_in(pieces: Sequence[Piece]) -> Mapping[int, Sequence[int]]:
+    """By message: the places of what it says."""
+    said: dict[int, list[int]] = {}
+    for index, piece in enumerate(pieces):
+        message = message_of(piece.origin)
+        if message is not None and piece.origin in said_by(message):
+            said.setdefault(message, []).append(index)
+    return said
+
+
+def _place(
+    pieces: Sequence[Piece], message: int, found: Sequence[int], spellings: tuple[str, ...]
+) -> tuple[int, int] | None:
     """Where what the message says begins, and the piece behind it: both neighbours are the template's own. A call may
-    end in values that nobody's name is on, so its end is where a turn can end."""
+    end in values that nobody's name is on, so its end is where a turn can end. found: the places of what it says."""
     own = said_by(message)
-    found = [index for index, piece in enumerate(pieces) if piece.origin in own]
     if not found or found[0] == 0 or pieces[found[0] - 1].origin != SCAFFOLD:
         return None
     first, behind = found[0], found[-1] + 1
     if all(pieces[index].origin == content_of(message) for index in found):
         is_one = len(found) == 1 and (behind == len(pieces) or pieces[behind].origin == SCAFFOLD)
         return (first, behind) if is_one else None
-    while behind < len(pieces) and not (
-        pieces[behind].origin == SCAFFOLD and _end_of_turn(pieces[behind].text, spellings)[1]
-    ):
+    while behind < len(pieces) and pieces[behind].origin < 0:
+        if pieces[behind].origin == SCAFFOLD and _end_of_turn(pieces[behind].text, spellings)[1]:
+            break
         behind += 1
-    inside = pieces[first:behind]
-    # Another message's text among it: not this one's turn alone.
+    else:
+        if behind < len(pieces):
+            return None  # another message's text before the turn's end: not this one's turn alone
+    inside = pieces[first : found[-1]]
     return (first, behind) if all(piece.origin in own or piece.origin < 0 for piece in inside) else None
 
 

@@ -98,8 +98,8 @@ class TranscriptStore:
                         self._show(message)
                     case ListSessions():
                         message.port.answer(self._histories.views())
-                    case SaveDraft(session_id=session_id, part=part):
-                        message.port.answer(self._drafts.save(session_id, part, message.version, message.body))
+                    case SaveDraft():
+                        message.port.answer(self._drafts.save(message))
                     case ShowDraft():
                         message.port.answer(self._drafts.show(message.session_id, message.part))
                     case ForgetSession():

@@ -76,8 +76,7 @@ class TranscriptStore:
                     case ListSessions():
                         message.port.answer(self._histories.views())
                     case SaveDraft():
-                        saved = self._drafts.save(message.session_id, message.part, message.version, message.body)
-                        message.port.answer(saved)
+                        message.port.answer(self._drafts.save(message))
                     case ShowDraft():
                         message.port.answer(self._drafts.show(message.session_id, message.part))
                     case ForgetSession():

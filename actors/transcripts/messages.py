@@ -128,17 +128,19 @@ DraftPart = Literal["text", "files"]
 @attrs.frozen(kw_only=True)
 class SaveDraft(Question[bool]):
     """Front -> store: what a client is about to say in a session, which may not have begun. Answers whether it is
-    kept: a newer version is not replaced by an older one. body: JSON, opaque."""
+    kept: a newer version is not replaced by an older one. body: a JSON object, opaque. adds: it comes from a client
+    that has not seen what is kept, so it stands beside that."""
 
     session_id: str
     part: DraftPart
     version: int
     body: bytes = attrs.field(repr=False)
+    adds: bool = False
 
 
 @attrs.frozen(kw_only=True)
-class ShowDraft(Question[bytes | None]):
-    """Front -> store: the body that was saved last, None if there is none."""
+class ShowDraft(Question[tuple[bytes | None, tuple[bytes, ...]]]):
+    """Front -> store: the body that was saved last, None if there is none, and those that were added to it since."""
 
     session_id: str
     part: DraftPart

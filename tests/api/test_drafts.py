@@ -56,6 +56,21 @@ def test_the_newest_version_stands(scripted_server: Start) -> None:
     assert held(server, "s") == {"version": 6, "content": 6}
 
 
+def test_what_is_added_is_given_back_beside_it(scripted_server: Start) -> None:
+    """As it came, oldest first; something newer replaces all of it."""
+    server = scripted_server(SCRIPT)
+    added = [{"version": number, "content": {"text": number}, "adds": True} for number in (2, 3)]
+    assert put(server, "s", added[0]).json() == {"saved": True}
+    assert held(server, "s") == NOTHING | {"added": added[:1]}
+    url = f"{server.url}/api/drafts/text/s"
+    spaced = httpx.put(url, content=b'{"version": 1, "content": []} \n', headers={"content-type": "application/json"})
+    assert spaced.json() == {"saved": True}
+    assert put(server, "s", added[1]).json() == {"saved": True}
+    assert held(server, "s") == {"version": 1, "content": [], "added": added}
+    assert put(server, "s", {"version": 4, "content": 4}).json() == {"saved": True}
+    assert held(server, "s") == {"version": 4, "content": 4}
+
+
 @pytest.mark.parametrize(
     ("body", "code"),
     [
@@ -67,6 +82,7 @@ def test_the_newest_version_stands(scripted_server: Start) -> None:
         ({"version": -1, "content": 1}, "invalid_value"),
         ({"version": 2**53, "content": 1}, "invalid_value"),
         ({"version": 1, "content": 1, "more": 1}, "unknown_parameter"),
+        ({"version": 1, "content": 1, "adds": 1}, "invalid_type"),
     ],
 )
 def test_a_wrong_body_is_refused(nano_server: ServerProcess, body: Any, code: str) -> None:

@@ -21,7 +21,8 @@ def ended(*lines: str, status: int = 1) -> tuple[Child, int]:
     """A program that wrote this log and ended."""
     text = "".join(line + "\n" for line in lines)
     child = Child([sys.executable, "-c", f"import sys; sys.stderr.write({text!r}); sys.exit({status})"])
-    return child, child.wait_end()
+    with child._process:  # closes its pipes
+        return child, child.wait_end()
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,16 @@ export function isReading() {
   return reading.value > 0;
 }
 
+/** Counts files as being read until that is over. */
+export async function readingUntil(over) {
+  reading.value += 1;
+  try {
+    await over;
+  } finally {
+    reading.value -= 1;
+  }
+}
+
 /**
  * Adds files to a list of attachments.
  * @param {import("../vendor/signals.js").Signal<object[]>} list

@@ -170,6 +170,17 @@ export function newChat() {
   clearNotices();
 }
 
+/** Has something brought back, too, that belongs to the chat that was put away. */
+export function bringBackToo(show) {
+  const away = putAway.value;
+  if (away === null) return;
+  const bringDraft = () => {
+    away.bringDraft();
+    show();
+  };
+  putAway.value = { ...away, bringDraft };
+}
+
 /** Undoes New chat. The server has closed the old session; the new one is told everything. */
 export function bringBack() {
   if (putAway.value === null || !canAsk.value) return;

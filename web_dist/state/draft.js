@@ -13,6 +13,7 @@ export const attachments = signal([]);
 export const queue = signal([]);
 /** Why they are kept and not sent by themselves, in words, or null. */
 export const held = signal(null);
+let putAways = 0;
 
 /** Whether there is nothing to send in a text with these attachments. */
 export function isNothing(text, attached) {
@@ -37,14 +38,25 @@ export function takeDraft() {
   return taken;
 }
 
+/** Texts with a blank line between them. */
+export function joined(texts) {
+  return texts.filter((text) => text.trim() !== "").join("\n\n");
+}
+
 /** Puts something back into the composer, before what is there by now. */
 export function giveBack({ text, attachments: attached }) {
-  draft.value = [text, draft.value].filter((part) => part.trim() !== "").join("\n\n");
+  draft.value = joined([text, draft.value]);
   attachments.value = [...attached, ...attachments.value];
+}
+
+/** How often everything was taken away so far: what comes late belongs to the chat of its time. */
+export function timesPutAway() {
+  return putAways;
 }
 
 /** Takes everything away that belongs to a chat and was not said yet. Returns how to bring it back. */
 export function putDraftAway() {
+  putAways += 1;
   const taken = takeDraft();
   const waiting = queue.value;
   queue.value = [];

@@ -1,57 +1,108 @@
 // Keeps what is being written over a reload of the page: in the server's memory, under the id of this tab's chat, and
 // nowhere in the browser. Saved in two parts: the texts, often, and the files, when they change.
 //
-// Nothing depends on it: what could not be saved is in the page, and is saved with the next change or connection.
+// What could not be saved is in the page, and is saved with the next change or connection. What the server has is never
+// replaced by a page that has not seen it: until it has come, only the end of the page saves, and that adds to it.
 
 import { getJson, putJson } from "../net/api.js";
 import { effect, untracked } from "../vendor/signals.js";
-import { isRunning } from "./conversation.js";
-import { attachments, giveBack, held, queue } from "./draft.js";
+import { readingUntil } from "./attachments.js";
+import { bringBackToo, isRunning } from "./conversation.js";
+import { attachments, giveBack, held, joined, queue, timesPutAway } from "./draft.js";
 import { remark } from "./notices.js";
 import { askTokens, learnOf, pictureAttachment } from "./pictures.js";
 import { limits, link, server } from "./server.js";
 import { sessionId } from "./session.js";
+import { readStored, writeStored } from "./storage.js";
 import { textAttachment } from "./text_files.js";
 import { draft } from "./view.js";
 
 // While somebody types, the text is saved so often; the browser's own limit of what a page may send while it is left.
 const PAUSE_MS = 500;
 const KEEPALIVE_BYTES = 60 * 1024;
-const PATIENCE_MS = 15_000;
+const RETRY_MS = 1000;
+// How long the last save of the page before, which may still be on its way, is waited for once the server answers.
+const ARRIVAL_MS = 5000;
+const ARRIVAL_STEP_MS = 200;
 const LEFT_MEANWHILE = "Not sent, because the page was left while the answer was written.";
 
 let lastVersion = 0;
+const NOTHING = Object.freeze({ times: null, queue: [], held: null });
+// Queued messages that were saved, as long as their files have not come, of the chat of that time.
+let coming = NOTHING;
 
-const texts = part("text", () => ({
-  text: draft.value,
-  queue: queue.value.map(({ key, text }) => ({ key, text })),
-  held: held.value,
-}));
+const texts = part("text", () => {
+  const late = coming.times === timesPutAway() ? coming : NOTHING;
+  return {
+    text: draft.value,
+    queue: [...late.queue, ...queue.value].map(({ key, text }) => ({ key, text })),
+    held: held.value ?? late.held,
+  };
+});
 const files = part("files", packedFiles);
 const parts = [texts, files];
 
-/** Fetches the draft of a chat; null if there is none or it cannot be had. */
-export async function fetchDraft(id) {
-  try {
-    const timeout = AbortSignal.timeout(PATIENCE_MS);
-    const [text, file] = await Promise.all(parts.map(({ name }) => getJson(pathOf(name, id), timeout)));
-    lastVersion = Math.max(lastVersion, text.version ?? 0, file.version ?? 0);
-    texts.found(id, text.content);
-    files.found(id, file.content);
-    return { ...text.content, files: file.content };
-  } catch {
-    return null;
+/**
+ * Brings back what was being written in a chat, before what was written meanwhile. The text is shown as soon as it is
+ * here, messages that wait and files when all of them are.
+ * @param {string} id of the chat
+ * @param {Promise<boolean>} restoring over when it is known whether an answer runs; false: the user has left that chat
+ */
+export async function bringDraftBack(id, restoring) {
+  for (const one of parts) one.close();
+  const fetching = [fetchPart(texts, id), fetchPart(files, id)];
+  // What is sent before the files are here would go without them.
+  readingUntil(Promise.all([fetching[1], restoring]));
+  const isStill = await restoring;
+  const [times, isThere] = [timesPutAway(), () => isStill && timesPutAway() === times];
+  const show = (act) => (isThere() ? act() : bringBackToo(act));
+  const saved = (await fetching[0]).filter((content) => content !== null);
+  const waiting = saved.flatMap((content) => content.queue ?? []);
+  const reason = saved.at(-1)?.held ?? null;
+  show(() => giveBack({ text: joined(saved.map(({ text }) => text ?? "")), attachments: [] }));
+  if (isThere()) coming = { times, queue: waiting, held: reason };
+  texts.open(id, saved);
+  const packed = (await fetching[1]).filter((content) => content !== null);
+  coming = NOTHING;
+  show(() => showFiles(packed, waiting, reason));
+  files.open(id, packed);
+}
+
+/** What the server has of a part, oldest first: one content, and those that pages added which had not seen it. */
+async function fetchPart({ name }, id) {
+  const wanted = Number(readStored(`draft-${name}`, "session") ?? 0);
+  let answered = null;
+  for (;;) {
+    const found = await getJson(pathOf(name, id)).catch((fault) => fault);
+    if (found.status >= 400 && found.status < 500) return [];
+    const isAnswer = found.version !== undefined;
+    if (isAnswer) {
+      answered ??= performance.now();
+      const added = found.added ?? [];
+      const version = Math.max(found.version ?? 0, ...added.map((one) => one.version));
+      lastVersion = Math.max(lastVersion, version);
+      if (version >= wanted || performance.now() - answered > ARRIVAL_MS) {
+        writeStored(`draft-${name}`, null, "session");
+        return [found.content, ...added.map((one) => one.content)];
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve, isAnswer ? ARRIVAL_STEP_MS : RETRY_MS));
   }
 }
 
-/** Puts a fetched draft before what was written meanwhile. To be called when it is known whether an answer runs. */
-export function showDraft({ text = "", queue: waiting = [], held: reason = null, files: packed }) {
-  giveBack({ text, attachments: (packed?.draft ?? []).map(unpacked) });
-  const messages = waiting.map((message) => ({ ...message, attachments: (packed?.queue[message.key] ?? []).map(unpacked) }));
+function showFiles(packed, waiting, reason) {
+  giveBack({ text: "", attachments: packed.flatMap((one) => one.draft).map(unpacked) });
+  const filesOf = (key) => packed.flatMap((one) => one.queue[key] ?? []).map(unpacked);
+  const messages = waiting.map((message) => ({ ...message, attachments: filesOf(message.key) }));
   queue.value = [...messages, ...queue.value];
   if (messages.length > 0) held.value = reason ?? (isRunning.value ? null : LEFT_MEANWHILE);
-  const left = packed?.left ?? [];
+  const left = packed.flatMap((one) => one.left);
   if (left.length > 0) remark.value = `Too large to be kept while the page was reloaded: ${left.join(", ")}. Please add it again.`;
+}
+
+/** From now on what was not saved is saved when the page is left; the page calls it once. */
+export function saveWhenLeft() {
+  addEventListener("pagehide", () => parts.forEach((one) => one.leave()));
 }
 
 /** From now on every change is saved; the page calls it once. */
@@ -82,8 +133,8 @@ export function keepDrafts() {
       instance = current;
     },
   );
-  addEventListener("pagehide", () => parts.forEach((one) => one.leave()));
 }
+
 
 /** Acts now and with every change of what is read. */
 function whenever(read, act) {
@@ -93,8 +144,10 @@ function whenever(read, act) {
   });
 }
 
-/** One part of the draft, and whether it has changed since it was saved last. */
+/** One part of the draft, and whether it has changed since it was saved last. Closed: what the server has of it has not
+ * come yet. */
 function part(name, contentOf) {
+  let isClosed = false;
   let isDirty = false;
   let isSaving = false;
   let timer = null;
@@ -114,7 +167,7 @@ function part(name, contentOf) {
   const save = async () => {
     clearTimeout(timer);
     timer = null;
-    if (isSaving || !isDirty) return;
+    if (isSaving || !isDirty || isClosed) return;
     const saved = body();
     if (saved === null) return;
     isSaving = true;
@@ -131,9 +184,14 @@ function part(name, contentOf) {
   };
   return {
     name,
-    /** What is there now was fetched: if it is emptied, that has to be saved. */
-    found(id, content) {
-      [savedFor, savedEmpty] = [id, content === null || isEmptyContent(content)];
+    close() {
+      isClosed = true;
+    },
+    /** What there is was fetched: if it is emptied, that has to be saved. */
+    open(id, contents) {
+      isClosed = false;
+      [savedFor, savedEmpty] = [id, contents.every(isEmptyContent)];
+      save();
     },
     changed(pauseMs) {
       isDirty = true;
@@ -144,12 +202,14 @@ function part(name, contentOf) {
       if (isOther) [isDirty, savedEmpty] = [true, true];
       save();
     },
-    /** The last chance: what is small goes out even while the page is taken down. */
+    /** The last chance: what is small goes out even while the page is taken down. The next page waits for it. */
     leave() {
       // What is on its way may not arrive.
-      const saved = isDirty || isSaving ? body() : null;
+      const saved = isDirty || isSaving || isClosed ? body() : null;
       if (saved === null) return;
+      if (isClosed) saved.adds = true;
       const isSmall = new Blob([JSON.stringify(saved)]).size <= KEEPALIVE_BYTES;
+      if (isSmall) writeStored(`draft-${name}`, String(saved.version), "session");
       putJson(pathOf(name, savedFor), saved, { keepalive: isSmall }).catch(() => {});
     },
   };

@@ -6,7 +6,7 @@
 
 import { ApiError } from "../net/api.js";
 import { asTold, ask, canAsk, lastEnded, messages, undoable } from "./conversation.js";
-import { isNothing, picturesIn, wordsOf } from "./draft.js";
+import { isNothing, joined, picturesIn, wordsOf } from "./draft.js";
 import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
 import { learnOf } from "./pictures.js";
@@ -19,13 +19,20 @@ export function openMessage(message, text = message.text, attachments = message.
   for (const attachment of attachments) if (attachment.kind === "picture") learnOf(attachment);
 }
 
+/** Opens it with what was not sent, before what somebody who has opened it since wrote. */
+function openAgain(message, text, attachments) {
+  const newer = message.draft.value;
+  if (newer === null) openMessage(message, text, attachments);
+  else openMessage(message, joined([text, newer]), [...new Set([...attachments, ...message.attachments.value])]);
+}
+
 /** Replaces a user message by what was made of it and asks again from there. An empty one is not taken. */
 export function editMessage(message) {
   const at = messages.value.indexOf(message);
   const [text, attachments] = [message.draft.value?.trim() ?? "", message.attachments.value];
   if (!canAsk.value || at < 0 || isNothing(text, attachments)) return;
   message.draft.value = null;
-  const editAgain = { label: "Edit again", run: () => openMessage(message, text, attachments) };
+  const editAgain = { label: "Edit again", run: () => openAgain(message, text, attachments) };
   const edited = userMessage(wordsOf(text, attachments), picturesIn(attachments));
   ask([...messages.value.slice(0, at), edited], {
     words: "Your edit replaced what was said before.",

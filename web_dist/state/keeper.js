@@ -14,11 +14,10 @@ import { deleteKept, listKept, readKept, writeKept } from "./kept_store.js";
 import { refusal, remark } from "./notices.js";
 import { systemMessage } from "./settings.js";
 import { readStored, writeStored } from "./storage.js";
+import { takeLock } from "./tab_lock.js";
 
 // While somebody types a system message, it is written so often.
 const PAUSE_MS = 500;
-// A reload frees the lock of the page before it within milliseconds.
-const LOCK_PATIENCE_MS = 600;
 const ELSEWHERE = "This chat is open in another tab, which keeps it. What happens here is not kept.";
 const NOT_READ = "What this browser keeps could not be read: it may be switched off, or of a later version of this page. This chat is not kept.";
 const FORGOTTEN_ELSEWHERE = "This chat was deleted from the browser’s storage in another tab, and is kept no more.";
@@ -30,7 +29,7 @@ const tabs = new BroadcastChannel("muse.kept");
 const forgotten = new Set();
 let heldId = null;
 let held = Promise.resolve(true);
-let release = () => {};
+let lock = null;
 let isDirty = false;
 let timer = null;
 let writing = Promise.resolve();
@@ -203,26 +202,16 @@ async function readChat(id) {
 function hold(id) {
   letGo();
   heldId = id;
-  held = new Promise((resolve) => {
-    if (navigator.locks === undefined) {
-      resolve(true);
-      return;
-    }
-    const own = () => {
-      resolve(true);
-      return new Promise((done) => (release = done));
-    };
-    const options = { signal: AbortSignal.timeout(LOCK_PATIENCE_MS) };
-    navigator.locks.request(`muse.${id}`, options, own).catch(() => {
-      if (heldId === id) heldId = null;
-      resolve(false);
-    });
+  lock = takeLock(`muse.${id}`);
+  held = lock.isOurs.then((isOurs) => {
+    if (!isOurs && heldId === id) heldId = null;
+    return isOurs;
   });
   return held;
 }
 
 function letGo() {
-  release();
-  release = () => {};
+  lock?.release();
+  lock = null;
   heldId = null;
 }

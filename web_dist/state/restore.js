@@ -4,7 +4,7 @@
 import { ApiError } from "../net/api.js";
 import { computed, effect } from "../vendor/signals.js";
 import { isRestoring, messages, show } from "./conversation.js";
-import { fetchDraft, keepDrafts, showDraft } from "./draft_keeper.js";
+import { bringDraftBack, keepDrafts, saveWhenLeft } from "./draft_keeper.js";
 import { findKept, followKeeping, mayHaveKept } from "./keeper.js";
 import { asTurn, cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
@@ -14,6 +14,7 @@ import { systemMessage } from "./settings.js";
 
 const FORGOTTEN = "The server has no such chat (it was restarted, has forgotten it, or the model never took it), so it could not be restored.";
 const NOT_FETCHED = "This chat could not be fetched from the server. Reload the page to try again.";
+const OWN_SYSTEM_MESSAGE = "This chat had another system message. The one that you have written meanwhile takes its place.";
 const ELSEWHERE = "It goes on in the tab that this one is a copy of.";
 const RESTARTED = "The server was restarted, and the model has forgotten this chat. Your next message sends all of it again.";
 
@@ -29,15 +30,21 @@ export async function restoreChat() {
   const isKnown = hasStarted();
   const isKept = mayHaveKept(isNew);
   isRestoring.value = isKnown || isKept;
+  saveWhenLeft();
   const isOurs = await claimSession();
   const kept = isKept ? await findKept(isNew) : null;
+  const restoring = isRestoring.value ? restoreMessages(isKnown, isOurs, kept) : Promise.resolve(true);
   // The draft of a copied tab is the other tab's, too.
-  const fetching = isOurs && isReloaded() ? fetchDraft(wanted) : null;
-  const isStill = !isRestoring.value || (await restoreMessages(isKnown, isOurs, kept));
-  const found = await fetching;
-  if (found !== null && isStill) showDraft(found);
+  if (isOurs && isReloaded()) bringDraftBack(wanted, restoring);
+  await restoring;
   keepDrafts();
   followKeeping();
+}
+
+/** The system message of a chat that comes back; what the user has written meanwhile stays. */
+function showSystemMessage(words) {
+  if (systemMessage.value === "") systemMessage.value = words;
+  else if (systemMessage.value !== words) remark.value = OWN_SYSTEM_MESSAGE;
 }
 
 /**
@@ -54,7 +61,7 @@ async function restoreMessages(isKnown, isOurs, kept) {
     // A copy of a tab shows the same conversation, and goes its own way from there.
     showSession(outcome.session, isOurs, kept);
   } else if (kept !== null) {
-    systemMessage.value = kept.system;
+    showSystemMessage(kept.system);
     show(kept.history, null);
   } else if (isKnown) {
     remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
@@ -80,7 +87,7 @@ function showSession(session, isOurs, kept) {
   const running = isOurs ? (waiting?.reply_id ?? session.running) : null;
   // Later ones, which only API programs write, stay where they are.
   const hasSystem = records[0]?.role === "system";
-  if (hasSystem) systemMessage.value = records[0].content;
+  if (hasSystem) showSystemMessage(records[0].content);
   const told = records.slice(hasSystem ? 1 : 0).map(restoredMessage);
   const history = kept === null ? told : withKept(told, kept.history, running !== null);
   if (!isOurs) {

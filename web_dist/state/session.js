@@ -4,14 +4,12 @@
 import { postJson, putJson, sendDelete } from "../net/api.js";
 import { signal } from "../vendor/signals.js";
 import { readStored, writeStored } from "./storage.js";
-
-// A reload frees the id of the page before it within milliseconds; a tab that still lives never does.
-const CLAIM_PATIENCE_MS = 600;
+import { takeLock } from "./tab_lock.js";
 
 const storedId = readStored("session", "session");
 const id = signal(storedId ?? newId());
 let isStarted = readStored("session-started", "session") !== null;
-let release = () => {};
+let lock = null;
 
 /** The id that requests of this chat carry. Follows it. */
 export function sessionId() {
@@ -74,17 +72,9 @@ export function tellHistory(history) {
 
 /** Holds a lock named after the id for as long as this tab has it; false if another tab holds it. */
 function hold() {
-  release();
-  // Only secure contexts have locks; without them a duplicated tab shares its chat.
-  if (navigator.locks === undefined) return Promise.resolve(true);
-  return new Promise((resolve) => {
-    const held = () => {
-      resolve(true);
-      return new Promise((done) => (release = done));
-    };
-    const options = { signal: AbortSignal.timeout(CLAIM_PATIENCE_MS) };
-    navigator.locks.request(`muse.session.${id.peek()}`, options, held).catch(() => resolve(false));
-  });
+  lock?.release();
+  lock = takeLock(`muse.session.${id.peek()}`);
+  return lock.isOurs;
 }
 
 // Not crypto.randomUUID: that exists only on https and localhost.

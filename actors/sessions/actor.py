@@ -136,7 +136,13 @@ class SessionManager:
             except MuseError as fault:
                 message.port.fail(fault)
                 return
-            request = attrs.evolve(request, messages=earlier.request.messages, session_id=earlier.request.session_id)
+            request = attrs.evolve(
+                request,
+                messages=earlier.request.messages,
+                session_id=earlier.request.session_id,
+                json_schema=earlier.request.json_schema,
+                tool_use=earlier.request.tool_use,
+            )
         reply = Reply(new_reply_id(), request.session_id)
         turn = Turn(
             request=request,

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, cast
 
 from muse.api.chat_request import ChatRequest
 from muse.api.tools import Tool
 from muse.chat import harmony
-from muse.chat.channel_types import BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
+from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.protocol import Segment, TextSegment
-
-_CUT_OFF: Final = "The call is cut off before its end, and cannot be continued."
 
 
 def form_of(request: ChatRequest) -> str | None:
@@ -66,6 +64,14 @@ def call_prefix(parser: ChannelParser, forced: Sequence[str]) -> tuple[Segment, 
     return (*(parser.close_reasoning() or ()), TextSegment(text="<tool_call>\n", special=True))
 
 
+def answer_prefix(parser: ChannelParser) -> tuple[Segment, ...]:
+    """What stands between the prompt and an answer that is constrained to JSON: the model would write it itself before
+    an answer to the user. parser: as above."""
+    if isinstance(parser, harmony.HarmonyParser):
+        return (TextSegment(text=f" to=user{harmony.MESSAGE}", special=True),)
+    return parser.close_reasoning() or ()
+
+
 class ForcedCallParser:
     """Reads the one object. Nothing is certain before its end."""
 
@@ -86,14 +92,16 @@ class ForcedCallParser:
         return []
 
     def flush(self) -> list[Event]:
-        text, self._text = self._text, ""
-        if not text:
+        if not self._text:
             return []
         try:
-            call: Any = json.loads(text)
-            return [FoundCall(name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False))]
+            call: Any = json.loads(self._text)
+            found = FoundCall(name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False))
         except (ValueError, TypeError, KeyError, RecursionError):
-            return [BrokenCall(text=text, name=None, reason=_CUT_OFF)]
+            # Kept, for it may go on.
+            return [BrokenCall(text=self._text, name=None, reason=CUT_OFF)]
+        self._text = ""
+        return [found]
 
     def close_reasoning(self) -> None:
         return

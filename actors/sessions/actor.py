@@ -143,6 +143,8 @@ class SessionManager:
                 request,
                 messages=earlier.request.messages,
                 session_id=earlier.request.session_id,
+                json_schema=earlier.request.json_schema,
+                form=earlier.request.form,
                 tool_use=earlier.request.tool_use,
             )
         reply = Reply(new_reply_id(), request.session_id)

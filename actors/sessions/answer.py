@@ -15,9 +15,9 @@ from muse.api.chat_request import ChatRequest
 from muse.api.history_limits import MAX_CALLS
 from muse.api.tools import ToolCall
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
-from muse.chat.channels import parser_for
-from muse.chat.forced_call import ForcedCallParser, call_prefix
-from muse.chat.splice import PromptPart, segments_of
+from muse.chat.channels import PlainParser, parser_for
+from muse.chat.forced_call import ForcedCallParser, answer_prefix, call_prefix
+from muse.chat.splice import PromptPart, joined, segments_of
 from muse.chat.stop_strings import StopMatcher
 from muse.protocol import Ready, TextSegment, Tokens
 
@@ -277,6 +277,10 @@ def begin_answer(request: ChatRequest, reply: Reply, model: Ready, parts: tuple[
     if use.forced:
         parts += tuple(PromptPart(segment=segment) for segment in call_prefix(parser, use.forced))
         parser = ForcedCallParser()
+    elif request.json_schema is not None:
+        # One text with the template's own, as it is in later prompts, so that the ids of the answer fit there.
+        parts = joined(parts, answer_prefix(parser))
+        parser = PlainParser()
     return Answer(
         reply=reply,
         model=model,

@@ -14,13 +14,6 @@ def continuable(turn: Turn | None) -> Turn:
     outcome = turn.reply.outcome
     if outcome is None:
         raise ClientFault("reply_running", "That reply is still being given.", status=409, param="muse.continue")
-    if turn.request.json_schema is not None or turn.request.tool_use.forced:
-        raise ClientFault(
-            "constrained_reply",
-            "A reply with a response_format or a forced call cannot be continued: its form cannot be entered half way.",
-            status=409,
-            param="muse.continue",
-        )
     complete = isinstance(outcome, Finished) and outcome.finish_reason in ("stop", "tool_calls")
     if complete or turn.answer is None or not turn.answer.generated.tokens:
         raise ClientFault(

@@ -2,8 +2,7 @@
 
 Rules (design section 5): at most MAX_RESUMES resumes a turn. A request on which the worker dies twice at the
 same place is poison and ends with an error of its own; a death before the worker had accepted the request
-is the worker's own affair and proves nothing about it. An answer that is held to a JSON form cannot be
-entered half way: it starts again if nothing was generated, else it ends.
+is the worker's own affair and proves nothing about it. A constrained answer goes on like any other.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ MAX_RESUMES: Final = 2
 class ResumePolicy:
     """The rules over the life of one turn. `resumes` counts them."""
 
-    def __init__(self, *, constrained: bool) -> None:
+    def __init__(self) -> None:
         self.resumes = 0
-        self._constrained = constrained
         self._last_death_at: int | None = None
 
     def judge(self, fault: MuseError, *, generated: int, accepted: bool) -> MuseError | None:
@@ -32,13 +30,6 @@ class ResumePolicy:
             return None  # the worker died before it had the request: nothing was tried yet
         if fault.code not in ("worker_lost", "worker_restarted"):
             return fault
-        if self._constrained and generated:
-            return WorkerFault(
-                "constrained_reply_lost",
-                "The model process was lost in the middle of an answer with a response_format or a forced call, which "
-                f"cannot be entered half way. Send the request again. {fault.detail}",
-                status=502,
-            )
         if fault.code == "worker_lost" and accepted:
             if self._last_death_at == generated:
                 return WorkerFault(

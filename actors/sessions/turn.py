@@ -86,7 +86,7 @@ class Turn:
         self._waiting: trio.CancelScope | None = None
         self._attempts = 0
         self._form = form_of(request)
-        self._policy = ResumePolicy(constrained=self._form is not None)
+        self._policy = ResumePolicy()
         self._out_of_budget = False
         self._cancel_wanted = False
         self._close_wanted = False
@@ -213,6 +213,7 @@ class Turn:
             max_new_tokens=self.request.max_tokens,
             sampling=self.request.sampling,
             json_schema=self._form.schema if self._form is not None else None,
+            constrained_prefix=self._constrained_prefix(answer),
         )
 
     async def _make_answer(self, model: protocol.Ready) -> Answer:
@@ -291,7 +292,12 @@ class Turn:
             request_id=f"{self.reply.id}.{self._attempts}",
             prompt_segments=answer.prompt + answer.generated.segments(),
             max_new_tokens=budget,
+            constrained_prefix=self._constrained_prefix(answer),
         )
+
+    def _constrained_prefix(self, answer: Answer) -> str:
+        """What the model wrote so far, if its answer is constrained; what leads to it is a part of the prompt."""
+        return "" if self._form is None else answer.generated.text
 
     def _generated_tokens(self) -> int:
         return self.answer.new_tokens if self.answer is not None else 0
@@ -337,7 +343,7 @@ class Turn:
         if event.code == "context_overflow" and self._generated_tokens():
             self._out_of_budget = True  # resumed with the window exactly full: there is no room for more
         self._fault = fault_of(event)
-        if event.code == "bad_request" and self._form is not None:
+        if event.code in ("bad_request", "constrained_dead_end") and self._form is not None:
             self._fault.param = param_of(asked_schemas(self.request))
         if event.image is not None:
             self._fault.param = path_of_picture(self.request.messages, event.image)

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from muse.api.chat_request import ChatRequest
 from muse.api.held_form import HeldForm
 from muse.chat import harmony
-from muse.chat.channel_types import BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
+from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.errors import ClientFault
 from muse.protocol import Segment, TextSegment
 from muse.strict_json import decode_json
-
-_CUT_OFF: Final = "The call is cut off before its end, and cannot be continued."
 
 
 def form_of(request: ChatRequest) -> HeldForm | None:
@@ -37,6 +35,14 @@ def call_prefix(parser: ChannelParser, forced: Sequence[str]) -> tuple[Segment, 
         recipient = forced[0] if len(forced) == 1 else "tool"
         return (TextSegment(text=f" to={recipient}{harmony.MESSAGE}", special=True),)
     return (*(parser.close_reasoning() or ()), TextSegment(text="<tool_call>\n", special=True))
+
+
+def answer_prefix(parser: ChannelParser) -> tuple[Segment, ...]:
+    """What stands between the prompt and an answer that is constrained to JSON: the model would write it itself before
+    an answer to the user. parser: as above."""
+    if isinstance(parser, harmony.HarmonyParser):
+        return (TextSegment(text=f" to=user{harmony.MESSAGE}", special=True),)
+    return parser.close_reasoning() or ()
 
 
 class ForcedCallParser:
@@ -60,19 +66,21 @@ class ForcedCallParser:
 
     def flush(self) -> list[Event]:
         text = "".join(self._texts)
-        self._texts.clear()
         if not text:
             return []
         try:
             # As strict as a request is read, so that every call that goes out can come back.
             call: Any = decode_json(text.encode("utf-8", "surrogatepass"))
-            return [FoundCall(name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False))]
+            found = FoundCall(name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False))
         except ClientFault as fault:
-            is_whole = text.rstrip().endswith("}")
-            reason = f"The call cannot be read. {fault.detail}" if is_whole else _CUT_OFF
-            return [BrokenCall(text=text, name=None, reason=reason)]
+            if not _is_whole(text):
+                return [BrokenCall(text=text, name=None, reason=CUT_OFF)]  # kept, for it may go on
+            self._texts.clear()
+            return [BrokenCall(text=text, name=None, reason=f"The call cannot be read. {fault.detail}")]
         except (TypeError, KeyError):
-            return [BrokenCall(text=text, name=None, reason=_CUT_OFF)]
+            return [BrokenCall(text=text, name=None, reason=CUT_OFF)]
+        self._texts.clear()
+        return [found]
 
     def close_reasoning(self) -> None:
         return
@@ -84,3 +92,14 @@ class ForcedCallParser:
         copied = ForcedCallParser()
         copied._texts = self._texts[:]
         return copied
+
+
+def _is_whole(text: str) -> bool:
+    """Not cut: also what is no strict JSON."""
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    except RecursionError:
+        pass
+    return True

@@ -70,6 +70,23 @@ def segments_of(parts: Iterable[PromptPart]) -> tuple[Segment, ...]:
     return tuple(part.segment for part in parts)
 
 
+def joined(parts: tuple[PromptPart, ...], more: Iterable[Segment]) -> tuple[PromptPart, ...]:
+    """The prompt with more template text behind it."""
+    for segment in more:
+        last = parts[-1] if parts else None
+        if (
+            last is not None
+            and isinstance(last.segment, TextSegment)
+            and isinstance(segment, TextSegment)
+            and last.segment.special == segment.special
+        ):
+            text = TextSegment(text=last.segment.text + segment.text, special=segment.special)
+            parts = (*parts[:-1], attrs.evolve(last, segment=text))
+        else:
+            parts = (*parts, PromptPart(segment=segment))
+    return parts
+
+
 def to_parts(
     pieces: Sequence[Piece], known: Mapping[int, KnownAnswer], special_tokens: Iterable[str]
 ) -> tuple[PromptPart, ...]:

@@ -88,6 +88,18 @@ class _Vocabulary:
             return [self.byte_ids[byte] for byte in text]
 
 
+def dead_end(fault: str, behind: str = "") -> EngineFault:
+    """fault: of the library, if it has one to tell. behind: the end of what was generated."""
+    place = f" behind {behind!r}" if behind else ""
+    reason = f" ({fault.splitlines()[0]})" if fault else ""
+    return EngineFault(
+        "constrained_dead_end",
+        f"the answer cannot go on by its schema{place}{reason}. Nothing outside the schema was sent. Make the schema "
+        "simpler there: parts that contradict each other, large patterns, and texts that spell control tokens lead to "
+        "this",
+    )
+
+
 class AnswerMatcher:
     """Of one answer. prefix: what of it was sent before, by another worker. Raises EngineFault `bad_request` for a
     prefix that is none."""
@@ -142,15 +154,7 @@ class AnswerMatcher:
 
     def dead_end(self) -> EngineFault:
         """What to say where nothing that follows the grammar can come."""
-        text = self._tail.decode("utf-8", "replace")[-_SHOWN_CHARS:]
-        fault: str = self._matcher.get_error()
-        reason = f" ({fault.splitlines()[0]})" if fault else ""
-        return EngineFault(
-            "constrained_dead_end",
-            f"the answer cannot go on by its schema behind {text!r}{reason}. Nothing outside the schema was sent. Make "
-            "the schema simpler there: parts that contradict each other, large patterns, and texts that spell control "
-            "tokens lead to this",
-        )
+        return dead_end(self._matcher.get_error(), self._tail.decode("utf-8", "replace")[-_SHOWN_CHARS:])
 
     def _accepts(self, data: bytes) -> bool:
         ids = [self._tokens.byte_ids[byte] for byte in data]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -12,7 +13,6 @@ import pytest
 from actors.reply import Failed, Finished
 from actors.sessions.generated import Generated
 from muse.api.chat_request import SamplingDefaults, parse_chat_request
-from muse.errors import ClientFault
 from muse.protocol import IdsSegment, TextSegment, Tokens
 from tests.actors.conftest import Core
 from tests.actors.test_sessions import chat, finished, start
@@ -96,24 +96,70 @@ async def test_a_poison_prompt_ends_and_harms_nobody_else(
         assert other.text("answer") == "fine"
 
 
-@pytest.mark.parametrize(
-    ("token", "code", "text"), [(0, None, TEXT), (3, "constrained_reply_lost", "It rains ")], ids=["before", "after"]
-)
-async def test_an_answer_held_to_a_form_starts_again_or_ends(
-    core: CoreFactory, tmp_path: Path, token: int, code: str | None, text: str
+FORMS: dict[str, dict[str, Any]] = {
+    "json": {"response_format": {"type": "json_object"}},
+    "call": {
+        "tools": [{"type": "function", "function": {"name": "wave"}}],
+        "tool_choice": "required",
+    },
+}
+CALL: list[Any] = ['{"name":', '"wa', 've","arguments":{"to":"', {"hex": "f09f"}, {"hex": "9880"}, '"}}']
+
+
+@pytest.mark.parametrize(("token", "ids"), [(0, True), (2, True), (4, True), (5, True), (3, False)])
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_constrained_answer_goes_on(
+    core: CoreFactory, tmp_path: Path, form: str, token: int, ids: bool
 ) -> None:
-    """A form cannot be entered half way: before its first token the answer starts again, later it ends, says
-    why, and cannot be continued."""
-    async with core({**script(dying(tmp_path, token=token)), "grammar": True}) as running:
-        form = {"type": "json_object"}
-        reply = await start(running, chat("hi", response_format=form))
+    """The next worker is told what was sent of it (and checks that the prompt ends in the same); twice."""
+    faults = [dying(tmp_path, token=place) for place in {token, len(CALL) - 1}]
+    answer = {"tokens": CALL, "faults": faults, "ids": ids}
+    async with core({"answers": [answer], "grammar": True}) as running:
+        reply = await start(running, chat("hi", **FORMS[form]))
+        outcome = await finished(reply)
+        assert outcome.metrics.resumed == len(faults)
+        if form == "json":
+            assert json.loads(reply.text("answer")) == {"name": "wave", "arguments": {"to": "😀"}}
+            assert outcome.finish_reason == "stop"
+        else:
+            assert [(call.name, call.arguments) for call in reply.calls] == [("wave", '{"to": "😀"}')]
+            assert (outcome.finish_reason, reply.text("answer")) == ("tool_calls", "")
+
+
+@pytest.mark.parametrize("limit", [1, 3, 5])
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_cut_constrained_answer_is_continued(core: CoreFactory, form: str, limit: int) -> None:
+    """In its form, without that being said again. A cut call is no text of the answer; the continuation makes it
+    whole."""
+    async with core({"answers": [{"tokens": CALL}], "grammar": True}) as running:
+        first = await start(running, chat("hi", max_tokens=limit, **FORMS[form]))
+        assert (await finished(first)).finish_reason == "length"
+        body = {"muse": {"continue": first.id}}
+        second = await start(running, parse_chat_request(body, SamplingDefaults()))
+        outcome = await finished(second)
+        if form == "json":
+            whole = json.loads(first.text("answer") + second.text("answer"))
+            assert whole == {"name": "wave", "arguments": {"to": "😀"}}
+            assert outcome.finish_reason == "stop"
+        else:
+            assert [(call.name, call.arguments) for call in second.calls] == [("wave", '{"to": "😀"}')]
+            assert (outcome.finish_reason, first.text("answer"), second.text("answer")) == ("tool_calls", "", "")
+
+
+@pytest.mark.parametrize(("form", "field"), [("json", "response_format"), ("call", "tool_choice")])
+async def test_a_dead_end_is_told_with_its_field(core: CoreFactory, form: str, field: str) -> None:
+    """What was sent stays, the worker lives, the next request is answered."""
+    dead = {"when": "dead", "tokens": CALL, "faults": [{"at": "token", "token": 2, "do": "dead_end"}]}
+    async with core({"answers": [dead, {"tokens": ["fine"]}], "grammar": True}) as running:
+        reply = await start(running, chat("dead", **FORMS[form]))
         outcome = await reply.wait_outcome()
-        assert (outcome.fault.code if isinstance(outcome, Failed) else None) == code
-        assert reply.text("answer") == text
-        if code is not None:
-            body = {"muse": {"continue": reply.id}}
-            with pytest.raises(ClientFault, match="response_format"):
-                await start(running, parse_chat_request(body, SamplingDefaults()))
+        assert isinstance(outcome, Failed)
+        assert (outcome.fault.code, outcome.fault.status, outcome.fault.param) == ("constrained_dead_end", 400, field)
+        assert reply.text("answer") == ('{"name":"wa' if form == "json" else "")
+        other = await start(running, chat("hi"))
+        await finished(other)
+        assert other.text("answer") == "fine"
+        assert running.board.value.worker.epoch == 1
 
 
 @pytest.mark.parametrize("held", [True, False], ids=["a form", "no form"])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from actors.sessions.resume_policy import MAX_RESUMES, ResumePolicy
 from muse.errors import ClientFault, MuseError, Unavailable, WorkerFault
 
@@ -17,7 +15,7 @@ def code(fault: MuseError | None) -> str | None:
 
 def test_two_deaths_at_different_places_are_survived() -> None:
     """The third is told as it is."""
-    policy = ResumePolicy(constrained=False)
+    policy = ResumePolicy()
     verdicts = [code(policy.judge(LOST, generated=place, accepted=True)) for place in (0, 3, 9)]
     assert verdicts == [None, None, "worker_lost"]
     assert policy.resumes == MAX_RESUMES
@@ -26,39 +24,31 @@ def test_two_deaths_at_different_places_are_survived() -> None:
 def test_the_same_place_twice_is_poison() -> None:
     """Whether in prefill or after some tokens."""
     for place in (0, 5):
-        policy = ResumePolicy(constrained=False)
+        policy = ResumePolicy()
         verdicts = [code(policy.judge(LOST, generated=place, accepted=True)) for _ in range(2)]
         assert verdicts == [None, "poison_prompt"]
 
 
 def test_a_worker_that_dies_before_it_accepts_says_nothing_about_the_request() -> None:
     """Nor does a restart that somebody asked for."""
-    policy = ResumePolicy(constrained=False)
+    policy = ResumePolicy()
     assert policy.judge(LOST, generated=0, accepted=False) is None
     assert policy.judge(LOST, generated=0, accepted=True) is None
     assert code(policy.judge(LOST, generated=0, accepted=False)) == "worker_lost"
-    policy = ResumePolicy(constrained=False)
+    policy = ResumePolicy()
     assert policy.judge(RESTARTED, generated=4, accepted=True) is None
     assert policy.judge(LOST, generated=4, accepted=True) is None
 
 
 def test_a_request_that_never_reached_a_worker_costs_nothing() -> None:
     """However often."""
-    policy = ResumePolicy(constrained=False)
+    policy = ResumePolicy()
     unavailable = Unavailable("model_unavailable", "No worker.")
     assert [policy.judge(unavailable, generated=0, accepted=False) for _ in range(5)] == [None] * 5
     assert policy.resumes == 0
 
 
-@pytest.mark.parametrize("fault", [LOST, RESTARTED], ids=["lost", "restarted"])
-def test_a_form_cannot_be_entered_half_way(fault: MuseError) -> None:
-    """With nothing generated the request starts again; after a token it ends."""
-    policy = ResumePolicy(constrained=True)
-    assert policy.judge(fault, generated=0, accepted=True) is None
-    assert code(policy.judge(fault, generated=1, accepted=True)) == "constrained_reply_lost"
-
-
 def test_other_faults_end_the_answer() -> None:
     """They are the request's own."""
     fault = ClientFault("bad_request", "No.")
-    assert ResumePolicy(constrained=False).judge(fault, generated=0, accepted=False) is fault
+    assert ResumePolicy().judge(fault, generated=0, accepted=False) is fault

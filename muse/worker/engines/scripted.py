@@ -191,6 +191,9 @@ class _Run:
         last = user_texts[-1] if user_texts else ""
         echo = tuple(bytes([byte]) for byte in last.encode("utf-8", "replace"))
         self._tail = _resumed_part(self._request, self._tokenizer)
+        if self._request.json_schema is not None and self._request.constrained_prefix.encode() != self._tail:
+            # Engines with a grammar advance it by the one, and the model reads the other.
+            raise EngineFault("bad_request", "the prompt does not end in the constrained answer's prefix")
         self._answer = self._script.answer_for(last) or Answer(tokens=echo)
         self._reused = min(common_prefix(resident or [], prompt), max(len(prompt) - 1, 0))
         self._reason = reset_reason(resident, prompt, self._reused)

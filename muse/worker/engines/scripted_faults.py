@@ -14,7 +14,8 @@
 
 KIND: exit, signal, hang, delay, garbage_line, half_line, invalid_utf8, huge_line, empty_line, unknown_event,
 unknown_request, duplicate_done, tokens_after_done, ready_twice, close_stdout, stop_reading, ignore_cancel,
-stderr_flood, print_stdout, error_fatal, error_request, draft_slower, grandchild.
+stderr_flood, print_stdout, error_fatal, error_request, dead_end, draft_slower, grandchild.
+dead_end fails the request as a constrained answer that cannot go on does.
 error_request fails the request alone, as an engine does whose answer broke its form.
 duplicate_done and tokens_after_done come after the end of the request, wherever they are set;
 ignore_cancel lasts for its request. `start` comes before the first event, `load` in the middle of loading,
@@ -64,6 +65,7 @@ Kind = Literal[
     "print_stdout",
     "error_fatal",
     "error_request",
+    "dead_end",
     "draft_slower",
     "grandchild",
 ]
@@ -204,6 +206,8 @@ class FaultPlayer:
                     os.write(2, b"flood " * 1000 + b"\n")
             case "error_request":
                 raise EngineFault("engine_error", "scripted fault of a request")
+            case "dead_end":
+                raise EngineFault("constrained_dead_end", "scripted dead end of a constrained answer")
             case "print_stdout":
                 os.write(1, b"written straight to descriptor 1\n")
                 sys.stdout.write("printed to sys.stdout\n")

@@ -114,5 +114,5 @@ def test_a_form_that_becomes_too_much_is_an_error(nano: WorkerProcess) -> None:
     """Behind the first letter; the worker lives on."""
     answer = nano.ask(QUESTION, json_schema='{"type":"string","pattern":"^(a{1,9999}){900,9999}$"}')
     assert isinstance(answer.end, Error)
-    assert (answer.end.code, answer.end.fatal) == ("engine_error", False)
+    assert (answer.end.code, answer.end.fatal) == ("constrained_dead_end", False)
     assert nano.ask(QUESTION, limit=60).done.generated_token_ids == answer_ids(turns("hello")[0])

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
 
+from muse.worker.answer_matcher import dead_end
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.executorch.distribution import Ids, Row
 from muse.worker.json_form import check_answer, check_followed, grammar_of
@@ -30,18 +31,24 @@ class JsonConstraint:
     """Of one answer. tokenizer: `JsonTokenizer.for_grammars`; the program may have more tokens, which never come. An
     answer may end where it is complete, by any of the tokens for it, and nowhere else."""
 
-    def __init__(self, tokenizer: LLTokenizer, schema_text: str) -> None:
-        """Raises EngineFault `bad_request` for a schema that cannot be followed."""
+    def __init__(self, tokenizer: LLTokenizer, schema_text: str, prefix: str = "") -> None:
+        """prefix: what of the answer was sent before, by another worker. Raises EngineFault `bad_request` for a schema
+        that cannot be followed, and for a prefix that does not follow it."""
         self._grammar = grammar_of(schema_text)
+        self._prefix = prefix.encode("utf-8", "replace")
         self._size = tokenizer.vocab_size
         self._matcher = LLMatcher(tokenizer, self._grammar, log_level=0)
         check_followed(self._matcher)
+        sent = tokenizer.tokenize_bytes(self._prefix)
+        if self._matcher.try_consume_tokens(sent) != len(sent):
+            raise EngineFault("bad_request", "the beginning of the answer, as it was sent, does not follow its schema")
         self._limits = np.empty((math.ceil(self._size / 8), 8), np.float32)
 
     def narrow(self, row: Row) -> tuple[Row, Ids | None]:
         """See Constraint. Raises EngineFault."""
         mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8, count=len(self._limits))
-        self._check_matcher()
+        if not mask.any():
+            raise self._dead_end()
         if np.bitwise_count(mask).sum() <= self._size * _FEW:
             ids = np.flatnonzero(np.unpackbits(mask, count=self._size, bitorder="little").view(np.bool_))
             return row.take(ids), ids
@@ -53,13 +60,12 @@ class JsonConstraint:
     def take(self, token: int) -> None:
         """See Constraint. Raises EngineFault."""
         self._matcher.consume_token(token)
-        self._check_matcher()
+        if self._matcher.is_error():
+            raise self._dead_end()
 
-    def _check_matcher(self) -> None:
-        """A form may turn out to be too much only when some letters are known."""
-        if fault := self._matcher.get_error():
-            raise EngineFault("engine_error", f"the answer's schema became too much here: {fault.splitlines()[0]}")
+    def _dead_end(self) -> EngineFault:
+        return dead_end(self._matcher.get_error())
 
     def check(self, answer: bytes, *, complete: bool) -> None:
         """The answer, or the beginning of one, as it went out. Raises EngineFault."""
-        check_answer(self._grammar, answer, complete=complete)
+        check_answer(self._grammar, self._prefix + answer, complete=complete)

@@ -74,7 +74,9 @@ class ExecuTorchEngine:
 
     def generate(self, request: Generate, emit: Emit, cancel: CancelToken) -> Done:
         loaded = self._need_loaded()
-        constraint = None if request.json_schema is None else JsonConstraint(loaded.grammars, request.json_schema)
+        constraint = None
+        if request.json_schema is not None:
+            constraint = JsonConstraint(loaded.grammars, request.json_schema, request.constrained_prefix)
         prompt = loaded.prompts.encode(request.prompt_segments)
         answer = Answer(request.request_id, prompt, loaded.tokens, emit)
         if cancel.is_set:

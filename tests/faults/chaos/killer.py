@@ -78,7 +78,12 @@ class Killer:
                 else:
                     numbers, weights = zip(*_SIGNALS.items(), strict=True)
                     (number,) = self._chance.choices(numbers, weights)
-                    self._hurt(self._chance.choice(tree), number, nursery)
+                    self._hurt(self._chosen(tree), number, nursery)
+
+    def _chosen(self, tree: list[Process]) -> Process:
+        """One of the worker's or one of the helpers, as often, however many these are."""
+        groups = [[process for process in tree if process.is_helper is is_helper] for is_helper in (False, True)]
+        return self._chance.choice(self._chance.choice([group for group in groups if group]))
 
     def _hurt(self, process: Process, number: signal.Signals, nursery: trio.Nursery) -> None:
         descriptor = send(process.pid, number)

@@ -14,8 +14,9 @@ import pytest
 from tests.faults.chaos.known import SCHEMAS, TIMER, ByHeart, ForcedCall, Form
 from tests.faults.chaos.processes import processes_with, tree_of
 from tests.faults.chaos.reading import Said, StreamReader, Wrong, said_of_body
-from tests.faults.chaos.rules import Ending, objection
+from tests.faults.chaos.rules import RULES, Ending, objection
 from tests.faults.chaos.watcher import Watcher, WorkerState
+from tests.server_process import PROJECT
 from tests.worker.nano import turns
 
 END = ["data: [DONE]"]
@@ -202,6 +203,14 @@ def test_what_no_rule_names_is_a_failure() -> None:
     for code in ("engine_error", "internal_error", "constrained_reply_lost", "stopping"):
         assert objection(attrs.evolve(all_bad, code=code)) is not None
     assert "Retry-After" in (objection(attrs.evolve(all_bad, code="model_loading", status=503)) or "")
+
+
+def test_the_table_of_errors_is_the_one_in_the_docs() -> None:
+    """Row by row, and nothing else."""
+    text = (PROJECT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    section = text[text.index("## Chaos run") :].split("\n## ")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| `")]
+    assert rows == [f"| `{rule.code}` | {rule.status} | {rule.when} |" for rule in RULES]
 
 
 def test_what_a_worker_was_during_an_answer() -> None:

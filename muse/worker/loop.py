@@ -190,7 +190,8 @@ class ProtocolLoop:
         try:
             ready = self._engine.load(report)
         except EngineFault as fault:
-            self._refuse(None, fault.code, fault.message, fatal=True)
+            code = "capacity_exhausted" if _comes_of_exhaustion(fault) else fault.code
+            self._refuse(None, code, fault.message, fatal=True)
             self.leave(exits.LOAD_FAILED)
         except BaseException as fault:
             traceback.print_exc()
@@ -252,6 +253,16 @@ def _code_of(fault: BaseException) -> ErrorCode:
     if isinstance(fault, MemoryError):
         return "out_of_memory"
     return "capacity_exhausted" if is_exhaustion(fault) else "engine_error"
+
+
+def _comes_of_exhaustion(fault: BaseException | None) -> bool:
+    """Whether a refusal of the system is among the causes: a file that cannot be opened for want of a descriptor is no
+    broken file."""
+    while fault is not None:
+        if is_exhaustion(fault):
+            return True
+        fault = fault.__cause__
+    return False
 
 
 def _request_id_of(line: bytes) -> str | None:

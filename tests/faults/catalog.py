@@ -49,6 +49,8 @@ class Recovers(Enum):
     WATCHDOG = "the watchdog misses progress: the worker is killed and replaced"
     LADDER = "SIGTERM, then SIGKILL, and a new worker"
     BACK_OFF = "another try after 0.5, 2 and 8 s; the fourth death means `failed` until somebody asks again"
+    REFUSED_START = "another try after 0.5, 2, 8, then every 30 s, without end; the page stays up"
+    UNTOUCHED = "time in which the main process did not run counts for no deadline; the worker stays"
     LEFT_OUT = "once nobody needs it, the worker is replaced by one without the draft; this is no death"
     OVERDUE = "it works on unseen, at most as long as a load took; then the worker is replaced, which is no death"
     CANCELS = "the turn cancels itself; the worker is idle again"
@@ -148,6 +150,16 @@ ROWS: Final[tuple[Row, ...]] = (
         cases=(_case("decode", "fatal-error", {"do": "error_fatal"}),),
     ),
     Row(
+        fault="Its engine's process dies at any moment of a request, also while it is tokenised",
+        sees=Sees.GOES_ON,
+        recovers=Recovers.REPLACED,
+        proof=(
+            "test_engine_kills::test_a_kill_at_any_moment_fails_no_answer",
+            "test_engine_kills::test_an_engine_that_dies_while_it_tokenises",
+            "test_one_death::test_a_death_is_a_loss_whoever_tells_it",
+        ),
+    ),
+    Row(
         fault="It dies while the queue is full",
         sees=Sees.WAITS,
         recovers=Recovers.REPLACED,
@@ -178,6 +190,33 @@ ROWS: Final[tuple[Row, ...]] = (
         proof=(
             "test_crash_loop::test_the_fourth_death_is_the_last_and_another_try_works",
             "test_crash_loop::test_the_pauses_between_tries",
+        ),
+    ),
+    Row(
+        fault="The system refuses a process, a thread, a descriptor or memory for its start",
+        sees=Sees.WAITS,
+        recovers=Recovers.REFUSED_START,
+        proof=(
+            "../actors/test_refusals::test_starts_that_are_refused_are_tried_again",
+            "../actors/test_refusals::test_refused_threads_are_tried_again",
+            "../actors/test_refusals::test_a_worker_that_gets_no_room_is_tried_again",
+        ),
+    ),
+    Row(
+        fault="Requests that kill it, one after the other",
+        sees=Sees.POISON,
+        recovers=Recovers.REPLACED,
+        proof=("test_one_death::test_requests_that_kill_never_take_the_model_from_others",),
+    ),
+    Row(
+        fault="The main process is stopped or starved for a while, in any phase, with requests sent meanwhile",
+        sees=Sees.NOTHING,
+        recovers=Recovers.UNTOUCHED,
+        proof=(
+            "test_absence::test_in_every_phase",
+            "test_absence::test_a_stopped_server_goes_on",
+            "../front/test_absence::test_whole_requests_of_many_connections",
+            "../unit/test_attention::test_an_absence_is_no_fault_of_the_worker",
         ),
     ),
     Row(

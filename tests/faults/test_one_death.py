@@ -80,7 +80,7 @@ WITNESSES = (
 async def modelled() -> AsyncGenerator[tuple[FaultCore, ModelWorkers]]:
     workers = ModelWorkers()
     settings = Settings(home=Path("/nonexistent"))
-    async with running_core(cast(WorkerCommand, workers), settings, guard_s=1e9) as core:
+    async with running_core(cast(WorkerCommand, workers), settings, guard_s=3000.0) as core:
         yield core, workers
     assert workers.complaints == []
 

@@ -85,6 +85,26 @@ def test_a_lack_of_memory_is_called_so(tmp_path: Path, method: str) -> None:
         assert worker.ask(chat("hi")).text == "ok"
 
 
+@pytest.mark.parametrize(("number", "code"), [("EMFILE", "capacity_exhausted"), ("ENOENT", "bad_request")])
+def test_a_file_that_cannot_be_opened_now_is_no_broken_file(tmp_path: Path, number: str, code: str) -> None:
+    """Whatever the engine made of it: the cause tells."""
+    patch = f"""
+import errno
+from muse.worker.engines.base import EngineFault
+from muse.worker.engines.scripted import ScriptedEngine
+def load(self, report):
+    try:
+        raise OSError(errno.{number}, "x")
+    except OSError as fault:
+        raise EngineFault("bad_request", "the model file cannot be read", fatal=True) from fault
+ScriptedEngine.load = load
+"""
+    with patched(tmp_path, patch) as worker:
+        error = worker.wait(Error)
+        assert (error.code, error.fatal) == (code, True)
+        assert worker.wait_exit() == exits.LOAD_FAILED
+
+
 # ------------------------------------------------------------ the guard
 
 GUARD = """

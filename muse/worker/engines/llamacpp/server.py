@@ -88,6 +88,7 @@ def _make_folder() -> Path:
     candidates = [Path(tempfile.gettempdir())]
     if home := os.environ.get("MUSE_HOME"):
         candidates.insert(0, Path(home).absolute() / "run")
+    refusal: OSError | None = None
     for parent in candidates:
         longest = parent / f"{_FOLDER_PREFIX}{os.getpid()}-12345678" / _SOCKET_NAME
         try:
@@ -95,9 +96,9 @@ def _make_folder() -> Path:
             _remove_leftovers(parent)
             if len(os.fsencode(longest)) <= _MAX_SOCKET_PATH:
                 return Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-", dir=parent))
-        except OSError:
-            continue
-    raise EngineFault("engine_error", f"no folder for a socket can be made in {candidates}", fatal=True)
+        except OSError as fault:
+            refusal = fault
+    raise EngineFault("engine_error", f"no folder for a socket can be made in {candidates}", fatal=True) from refusal
 
 
 def _remove_leftovers(parent: Path) -> None:

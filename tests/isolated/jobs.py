@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -26,6 +28,14 @@ def hold_interpreter(_payload: bytes) -> bytes:
 def sleep(payload: bytes) -> bytes:
     time.sleep(float(payload))
     return payload
+
+
+def burn(payload: bytes) -> bytes:
+    """Use so many seconds of processor time."""
+    end = time.process_time() + float(payload)
+    while time.process_time() < end:
+        pass
+    return b""
 
 
 def grow(_payload: bytes) -> bytes:
@@ -77,6 +87,12 @@ def complain(_payload: bytes) -> bytes:
     return b"said"
 
 
+def limits(_payload: bytes) -> bytes:
+    """Seconds of processor time that are left, bytes of a core file."""
+    left = resource.getrlimit(resource.RLIMIT_CPU)[0] - time.process_time()
+    return json.dumps([left, resource.getrlimit(resource.RLIMIT_CORE)[0]]).encode()
+
+
 def garbage(_payload: bytes) -> bytes:
     """Write what is no frame to every descriptor."""
     for fd in range(1, 20):
@@ -91,6 +107,22 @@ def garbage(_payload: bytes) -> bytes:
 JOBS = {
     job.__name__: job
     for job in (
-        *(echo, pid, hold_interpreter, sleep, grow, keep, allocate, crash, stop, refuse, fail, complain, garbage),
+        *(
+            echo,
+            pid,
+            burn,
+            hold_interpreter,
+            sleep,
+            grow,
+            keep,
+            allocate,
+            crash,
+            stop,
+            refuse,
+            fail,
+            complain,
+            limits,
+            garbage,
+        ),
     )
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import time
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors.isolated import pool
+from actors.isolated import memory, pool
 from actors.isolated.pool import IsolatedProcesses
 from actors.isolated.process import JobLost
 from muse.errors import ClientFault, InternalFault, Unavailable
@@ -98,6 +99,27 @@ async def test_errors_of_a_job_come_back_as_they_were() -> None:
         assert (fault.param, fault.retry_after_s, fault.data) == ("messages[1]", 3, {"n": 2, "s": None})
         with pytest.raises(InternalFault):
             await processes.call("fail", b"", limit_s=LIMIT_S)
+
+
+async def test_the_system_ends_what_nobody_else_can() -> None:
+    """A job has a bounded processor time, however many there were before, and a crash writes no core file."""
+    async with running() as processes:
+        for _ in range(2):
+            left_s, core_bytes = json.loads(await processes.call("limits", b"", limit_s=LIMIT_S))
+            assert 58 < left_s <= 60
+            assert core_bytes == 0
+            await processes.call("burn", b"1.1", limit_s=LIMIT_S)
+
+
+def test_memory_is_told_the_same_by_proc_and_ps() -> None:
+    """macOS has no /proc."""
+    ours = memory._from_proc(os.getpid())
+    theirs = memory._from_ps(os.getpid())
+    assert ours is not None
+    assert theirs is not None
+    assert 0.5 < ours / theirs < 2
+    assert memory._from_ps(2**22 + 1) is None
+    assert memory._from_proc(2**22 + 1) is None
 
 
 async def test_memory_that_is_kept_costs_the_process() -> None:

@@ -42,6 +42,7 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
             assert node.level == 0, f"{path}: relative import"
             assert node.module is not None
             yield node.module, node not in late
+            yield from ((f"{node.module}.{alias.name}", node not in late) for alias in node.names)
 
 
 def _is_type_checking(node: ast.AST) -> bool:
@@ -84,3 +85,26 @@ def test_actors_do_not_reach_into_the_engines(path: Path) -> None:
     for module, _ in imports(path):
         assert module.split(".")[0] not in {"xllamacpp", "mlx", "torch", "executorch"}, module
         assert not module.startswith("muse.worker.engines"), module
+
+
+def module_path(module: str) -> Path | None:
+    path = PROJECT / Path(*module.split("."))
+    return next((found for found in (path.with_suffix(".py"), path / "__init__.py") if found.is_file()), None)
+
+
+def test_the_main_process_renders_no_template() -> None:
+    """Nothing that actors import, directly or not, runs Jinja on a model's template: that is for isolated processes."""
+    pending = sources("actors")
+    reached: set[Path] = set()
+    while pending:
+        path = pending.pop()
+        if path in reached:
+            continue
+        reached.add(path)
+        for module, _ in imports(path):
+            assert module.split(".")[0] != "jinja2", f"{name_of(path)} imports {module}"
+            found = module_path(module) if module.split(".")[0] in ("muse", "actors") else None
+            if found is not None:
+                pending.append(found)
+    assert PROJECT / "muse/chat/render_wire.py" in reached
+    assert PROJECT / "muse/chat/template.py" not in reached

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from quart import Blueprint, request
+import json
+
+import trio
+from quart import Blueprint, Response, request
 
 from actors.front.body import read_parsed
 from actors.front.context import FrontContext
@@ -27,8 +30,14 @@ def session_routes(context: FrontContext) -> Blueprint:
         return {"object": "list", "data": [_summary(view) for view in views]}
 
     @routes.get("/v1/sessions/<session_id:session_id>")
-    async def show_session(session_id: str) -> dict[str, object]:
-        return _described(await sessions.ask(DescribeSession(session_id=parse_session_id(session_id))))
+    async def show_session(session_id: str) -> Response:
+        state = await sessions.ask(DescribeSession(session_id=parse_session_id(session_id)))
+
+        def written() -> bytes:
+            return "".join(json.JSONEncoder().iterencode(_described(state))).encode()
+
+        # In a thread and piece by piece, which lets the interpreter lock go: a session may have megabytes.
+        return Response(await trio.to_thread.run_sync(written), mimetype="application/json")
 
     @routes.put("/v1/sessions/<session_id:session_id>")
     async def set_history(session_id: str) -> dict[str, object]:

@@ -120,16 +120,16 @@ def _with_ordered_results(messages: Sequence[Message]) -> tuple[Message, ...]:
     follows, every call must have its own. Raises ClientFault.
     """
     ordered: list[Message] = []
-    calls: tuple[ToolCall, ...] = ()
+    calls: Mapping[str, ToolCall] = {}
     results: dict[str, Message] = {}
     asked_at = 0
 
     def settle() -> None:
-        for number, call in enumerate(calls):
-            if call.id not in results:
+        for number, call_id in enumerate(calls):
+            if call_id not in results:
                 path = f"messages[{asked_at}].tool_calls[{number}]"
                 raise invalid_value(path, "has no result: a message of role tool must follow for each call")
-        ordered.extend(results[call.id] for call in calls)
+        ordered.extend(map(results.__getitem__, calls))
 
     for index, message in enumerate(messages):
         if message.role == "tool":
@@ -138,15 +138,15 @@ def _with_ordered_results(messages: Sequence[Message]) -> tuple[Message, ...]:
             results[message.tool_call_id] = message
         else:
             settle()
-            calls, results, asked_at = message.tool_calls, {}, index
+            calls, results, asked_at = {call.id: call for call in message.tool_calls}, {}, index
             ordered.append(message)
     if results:
         settle()
     return tuple(ordered)
 
 
-def _check_result(message: Message, path: str, calls: Sequence[ToolCall], results: Mapping[str, Message]) -> None:
-    call = next((call for call in calls if call.id == message.tool_call_id), None)
+def _check_result(message: Message, path: str, calls: Mapping[str, ToolCall], results: Mapping[str, Message]) -> None:
+    call = calls.get(message.tool_call_id or "")
     if call is None or call.id in results:
         raise invalid_value(f"{path}.tool_call_id", "answers no open call of the assistant's message before it")
     if message.name not in (None, call.name):

@@ -28,10 +28,11 @@ def parse_tool_calls(value: object, path: str, offenders: Offenders) -> tuple[To
     if len(items) > MAX_CALLS:
         raise invalid_value(path, f"must hold at most {MAX_CALLS} calls")
     calls = tuple(_parse_call(item, f"{path}[{index}]", offenders) for index, item in enumerate(items))
-    ids = [call.id for call in calls]
-    for index, call_id in enumerate(ids):
-        if call_id in ids[:index]:
+    seen: set[str] = set()
+    for index, call in enumerate(calls):
+        if call.id in seen:
             raise invalid_value(f"{path}[{index}].id", "is the id of another call already")
+        seen.add(call.id)
     if sum(_count_values(json.loads(call.arguments)) for call in calls) > MAX_ARGUMENT_VALUES:
         raise invalid_value(path, f"must hold at most {MAX_ARGUMENT_VALUES} values in the arguments of its calls")
     return calls

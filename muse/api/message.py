@@ -72,6 +72,16 @@ def pictures_of(messages: Iterable[Message]) -> frozenset[Picture]:
     return frozenset(image.picture for message in messages for image in message.images)
 
 
+def request_chars(messages: Iterable[Message]) -> int:
+    """What a conversation holds in memory, in characters: its texts, calls and images in base64."""
+    return sum(
+        len(message.content)
+        + sum(len(call.arguments) for call in message.tool_calls)
+        + sum(len(image.picture.base64) for image in message.images)
+        for message in messages
+    )
+
+
 def content_parts(message: Message) -> Iterator[str | Picture]:
     """The content from left to right: texts, none of them empty, and pictures."""
     position = 0

@@ -45,9 +45,12 @@ def session_routes(context: FrontContext) -> Blueprint:
     @routes.get("/v1/sessions/<session_id:session_id>")
     async def show_session(session_id: str) -> Response:
         state = await sessions.ask(DescribeSession(session_id=parse_session_id(session_id)))
-        # In a thread: a session may have megabytes.
-        written = await run_in_thread(lambda: json.dumps(_described(state)).encode())
-        return Response(written, mimetype="application/json")
+
+        def written() -> bytes:
+            return "".join(json.JSONEncoder().iterencode(_described(state))).encode()
+
+        # In a thread and piece by piece, which lets the interpreter lock go: a session may have megabytes.
+        return Response(await run_in_thread(written), mimetype="application/json")
 
     @routes.put("/v1/sessions/<session_id:session_id>")
     async def set_history(session_id: str) -> dict[str, object]:

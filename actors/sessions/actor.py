@@ -55,6 +55,7 @@ from muse.api.responses import new_reply_id
 from muse.errors import ClientFault, InternalFault, MuseError, Unavailable
 from muse.protocol import Ready
 from muse.settings import Limits
+from muse.sizes import BODIES_BYTES, MIB
 
 log = logging.getLogger("muse.sessions")
 
@@ -157,6 +158,18 @@ class SessionManager:
             unattended_s=self._limits.unattended_s,
             earlier=earlier,
         )
+        held = sum(other.request_chars for other in self._running + self._queue)
+        if held and held + turn.request_chars > BODIES_BYTES:
+            # Beside the front's bound: a detached turn goes on without its connection.
+            message.port.fail(
+                Unavailable(
+                    "requests_too_large_together",
+                    f"The requests that run and wait hold {held // MIB} of {BODIES_BYTES // MIB} Mi characters. Send "
+                    "this one again when one of them has ended.",
+                    retry_after_s=self._limits.retry_after_s,
+                )
+            )
+            return
         self._shelf.put(turn)
         self._queue.append(turn)
         nursery.start_soon(self._run_turn, turn)

@@ -39,6 +39,7 @@ from actors.supervisor.messages import (
 from actors.transcripts.messages import TranscriptMessage
 from muse import protocol
 from muse.api.chat_request import ChatRequest
+from muse.api.message import request_chars
 from muse.api.metrics import AnswerEnd
 from muse.chat.forced_call import form_of
 from muse.chat.pictures import path_of_picture
@@ -68,6 +69,7 @@ class Turn:
     ) -> None:
         self.request: Final = request
         self.reply: Final = reply
+        self.request_chars: Final = request_chars(request.messages)
         self.answer: Answer | None = None
         self._board = board
         self._supervisor = supervisor

@@ -6,9 +6,9 @@ Rules:
 - An answer's ids count while the client hands the answer back as it was sent. The first answer that differs
   loses its ids, and so do all later ones; their text is what the client says. What is shown beside an answer (its
   reasoning, metrics) stays with it as long as the answer itself is there and says the same, wherever it stands.
-- Memory only. At most MAX_SESSIONS sessions, MAX_CHARS characters (an id counts as four) and MAX_PICTURE_BYTES of
-  pictures in all, each of these counted once: the session used longest ago is forgotten first, never one whose answer
-  is being given.
+- Memory only. At most MAX_SESSIONS sessions, MAX_CHARS characters (an id counts as four, a message as 200 more) and
+  MAX_PICTURE_BYTES of pictures in all, each of these counted once: the session used longest ago is forgotten first,
+  never one whose answer is being given.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ MAX_CHARS: Final = 64 * 1024 * 1024
 MAX_PICTURE_BYTES: Final = 256 * 1024 * 1024
 """As they are kept: in base64."""
 _ID_CHARS: Final = 4
+_MESSAGE_CHARS: Final = 200
+"""What a message costs besides its text, so that empty ones are bounded, too."""
 
 
 @attrs.define(slots=True)
@@ -162,7 +164,8 @@ class Histories:
     def _weigh(self, session: _Session) -> None:
         self._chars -= session.chars
         texts = sum(
-            len(message.content) + len(message.details) + _chars(message.tool_calls) for message in session.messages
+            _MESSAGE_CHARS + len(message.content) + len(message.details) + _chars(message.tool_calls)
+            for message in session.messages
         )
         given = [*session.turns, session.begun] if session.begun is not None else session.turns
         turns = sum(

@@ -70,6 +70,16 @@ def pictures_of(messages: Iterable[Message]) -> frozenset[Picture]:
     return frozenset(image.picture for message in messages for image in message.images)
 
 
+def request_chars(messages: Iterable[Message]) -> int:
+    """What a conversation holds in memory, in characters: its texts, calls and images in base64."""
+    return sum(
+        len(message.content)
+        + sum(len(call.arguments) for call in message.tool_calls)
+        + sum(len(image.picture.base64) for image in message.images)
+        for message in messages
+    )
+
+
 def content_parts(message: Message) -> Iterator[str | Picture]:
     """The content from left to right: texts, none of them empty, and pictures."""
     position = 0
@@ -118,7 +128,7 @@ def _with_ordered_results(messages: Sequence[Message]) -> tuple[Message, ...]:
     follows, every call must have its own. Raises ClientFault.
     """
     ordered: list[Message] = []
-    calls: dict[str, ToolCall] = {}
+    calls: Mapping[str, ToolCall] = {}
     results: dict[str, Message] = {}
     asked_at = 0
 
@@ -127,7 +137,7 @@ def _with_ordered_results(messages: Sequence[Message]) -> tuple[Message, ...]:
             if call_id not in results:
                 path = f"messages[{asked_at}].tool_calls[{number}]"
                 raise invalid_value(path, "has no result: a message of role tool must follow for each call")
-        ordered.extend(results[call_id] for call_id in calls)
+        ordered.extend(map(results.__getitem__, calls))
 
     for index, message in enumerate(messages):
         if message.role == "tool":

@@ -78,7 +78,7 @@ def json_turns(draw: st.DrawFn) -> str:
     turn = draw(st.sampled_from(["", "<think>hm</think>"]))
     for _ in range(draw(st.integers(1, 4))):
         arguments = draw(
-            st.dictionaries(texts, json_values, max_size=3).map(lambda value: json.dumps(value))
+            st.dictionaries(texts, json_values, max_size=3).map(json.dumps)
             | st.sampled_from(["null", '""', "{}", '{"a": 1e999}', '{"a": ' + "[" * 63 + "]" * 63 + "}"])
         )
         call = f'{{"name": {json.dumps(draw(names))}, "arguments": {arguments}}}'

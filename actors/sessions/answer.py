@@ -58,6 +58,9 @@ class Answer:
         self.earlier_thinking_tokens = 0
         self._has_said = False  # a word of the answer
         self._says_thoughts = False  # with its last event
+        # A call that the model was told of, and what was said behind it, until it tries again: only then it is sure
+        # that nobody sees the call.
+        self._repaired: tuple[str, str] | None = None
         self._begins_anew = False  # all that the answer held was a call that is tried again
         self._reply = reply
         self._parser = parser
@@ -127,6 +130,9 @@ class Answer:
         the cancel took effect."""
         before = self.generated.tokens
         thinking = self.is_thinking
+        if self._repaired is not None:
+            self._show_broken(self._repaired[1])
+            self._repaired, self._begins_anew = None, not self._has_said
         event = _encodable(event)
         self.generated.add(event)
         if self.stopped:
@@ -163,8 +169,7 @@ class Answer:
             self._show_broken(said)
             return False
         self.generated.insert(result)
-        self._show_broken(said)
-        self._begins_anew = not self._has_said
+        self._repaired = (call.text, said)
         return True
 
     def flush(self, *, is_cut: bool) -> None:
@@ -186,7 +191,7 @@ class Answer:
 
     def _release(self) -> None:
         """Give out what was held back, up to a stop string in it."""
-        call, said = self._calls.release()
+        (call, said), self._repaired = self._repaired or self._calls.release(), None
         self._show_broken(call)
         self._say(False, said)
         if not self.stopped:

@@ -276,7 +276,9 @@ class Turn:
 
     def _repairs_call(self) -> bool:
         ended = self._done is not None and self._done.finish_reason == "stop"
-        return ended and self.answer is not None and self.answer.repair_call()
+        budget = self.request.max_tokens
+        has_room = budget is None or self._generated_tokens() < budget
+        return ended and has_room and self.answer is not None and self.answer.repair_call()
 
     async def _continuation(self, last: protocol.Generate) -> protocol.Generate | None:
         """Wait for a worker and say how to go on; None when there is nothing left to generate."""

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from actors.reply import Reply
-from actors.sessions.messages import DescribeSession
+from actors.sessions.answer import begin_answer
+from actors.sessions.messages import DescribeSession, ShowPrompt
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.api.responses import call_dict
+from muse.protocol import Tokens
 from tests.actors.conftest import Core
 from tests.actors.test_resume import dying
 from tests.actors.test_sessions import finished, start
@@ -288,3 +290,101 @@ async def test_a_forced_call_is_read_from_its_form(core: CoreFactory) -> None:
             if outcome.finish_reason == "length":
                 assert cut.text("answer") == said[:9]
                 assert "cut off" in str(outcome.metrics.tool_warning)
+
+
+CITY = [" to=weather", "<|message|>", *BLOCK[3:], "<|eom|>", "<|start|>", "assistant"]
+
+
+async def test_a_stop_string_does_not_go_over_a_call(core: CoreFactory) -> None:
+    """What was held back before the call is shown, and counts no more; within one text it ends the answer as ever."""
+    tail = [" to=user", "<|message|>", " It says", ": sunny."]
+    words = [" to=user", "<|message|>", "I ask.", "\nUser", "<|eom|>", "<|start|>", "assistant", *CITY, *tail]
+    hermes = ["I ask.\nUser", '<tool_call>{"name": "clock"}</tool_call>', " It says", ": sunny."]
+    for given, whole in (
+        (script({"tokens": words}), "I ask.\nUser\n\n It says: sunny."),
+        ({"answers": [{"tokens": hermes}]}, "I ask.\nUser It says: sunny."),
+    ):
+        async with core(given) as running:
+            reply = await start(running, request(stop=["\nUser:"]))
+            outcome = await finished(reply)
+            assert (reply.text("answer"), len(reply.calls), outcome.finish_reason) == (whole, 1, "tool_calls")
+            reply = await start(running, request(stop=["says: s", "\nUser:"]))
+            await finished(reply)
+            assert reply.text("answer") == whole.partition("says: s")[0]
+
+
+AFTER = ["<|eom|>", "<|start|>", "assistant", " to=user", "<|message|>", "Let me ", "see. Soon", " more"]
+
+
+@pytest.mark.parametrize("budget", range(len(BROKEN), len(BROKEN) + len(AFTER) + 1))
+async def test_a_held_call_stands_where_it_was_written(core: CoreFactory, budget: int) -> None:
+    """Wherever the budget ends the answer: it reads as the same one without repairs."""
+    async with core(script({"tokens": [*BROKEN, *AFTER]})) as running:
+        plain = await start(running, request(max_tokens=budget))
+        await finished(plain)
+        held = await start(running, request(max_tokens=budget, muse={"tool_repair": True}))
+        outcome = await finished(held)
+        if outcome.finish_reason == "length":
+            assert (held.text("answer"), outcome.metrics.tool_repairs) == (plain.text("answer"), 0)
+        assert plain.text("answer").startswith(BROKEN_TEXT)
+
+
+async def test_words_behind_a_call_that_is_repaired_are_said(core: CoreFactory) -> None:
+    """They waited with it; the call itself is never shown. A stop string in them ends the answer at once."""
+    good = {"when": "Error: ", "tokens": [*CLOCK, "</atem:function_calls>"]}
+    async with core(script(good, {"tokens": [*BROKEN, *AFTER]})) as running:
+        reply = await start(running, request(muse={"tool_repair": True}))
+        outcome = await finished(reply)
+        assert (reply.text("answer"), calls_of(reply)) == ("Let me see. Soon more", EXPECTED[1:])
+        assert outcome.metrics.tool_repairs == 1
+        reply = await start(running, request(muse={"tool_repair": True}, stop=["see."]))
+        outcome = await finished(reply)
+        assert (reply.text("answer"), reply.calls) == (f"{BROKEN_TEXT}\n\nLet me ", ())
+        assert (outcome.finish_reason, outcome.metrics.tool_repairs) == ("stop", 0)
+
+
+async def test_a_continuation_tells_of_tools_as_its_beginning_did(core: CoreFactory) -> None:
+    """In its context, and in what its prompt is shown to be made of; also of one that goes on once more."""
+    async with core(script({"tokens": TWO})) as running:
+        reply = await start(running, request(max_tokens=len(THOUGHT) + 2))
+        shares = (await finished(reply)).metrics.context
+        assert shares is not None
+        assert shares.tools > 0
+        for _ in range(2):
+            body = {"muse": {"continue": reply.id}, "max_tokens": 2}
+            reply = await start(running, parse_chat_request(body, SamplingDefaults()))
+            more = (await finished(reply)).metrics.context
+            assert more is not None
+            assert (more.tools, more.system) == (shares.tools, shares.system)
+            prompt = await running.sessions.ask(ShowPrompt(reply_id=reply.id))
+            roles = {segment.role for segment in prompt.segments()}
+            assert "tools" in roles
+            assert "settings" not in roles
+
+
+async def test_an_answer_with_many_calls_comes_back(core: CoreFactory) -> None:
+    """More than any list of tools has. In one event of the worker, too: it is taken in parts."""
+    block = "".join(str(part) for part in [*BLOCK[3:7], "Rome", *BLOCK[9:]])
+    for tokens in ([block] * 300, [block * 300]):
+        answer = {"tokens": [" to=weather", "<|message|>", *tokens]}
+        async with core(script({"when": "Rome?", **answer}, answer)) as running:
+            reply = await start(running, request(session_id="s"))
+            outcome = await finished(reply)
+            assert (len(reply.calls), outcome.finish_reason) == (300, "tool_calls")
+            again = await start(running, request(echoed(reply), *results(reply), session_id="s"))
+            assert (await finished(again)).metrics.session_reset_reason == "exact_prefix"
+            # Without a session, as text.
+            anonymous = await start(running, request(echoed(reply), *results(reply)))
+            assert (await finished(anonymous)).finish_reason == "tool_calls"
+
+
+async def test_half_a_surrogate_pair_becomes_a_mark(core: CoreFactory) -> None:
+    """No client could hand it back."""
+    async with core(script({"tokens": ANSWER})) as running:
+        reply = await start(running, request())
+        await finished(reply)
+        answer = begin_answer(request(), Reply("r", None), running.board.value.model, ())  # type: ignore[arg-type]
+        answer.take(Tokens(request_id="r", ids=(1,), text=" to=user", control=False))
+        answer.take(Tokens(request_id="r", ids=(1,), text="<|message|>", control=True))
+        answer.take(Tokens(request_id="r", ids=(1,), text="a\ud83db", control=False))
+        assert answer.text("answer") == "a\ufffdb"

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from openai.types.chat import ChatCompletion, ParsedChatCompletion
 
 from muse.api import images
 from muse.api.message import Message, content_of
+from muse.api.metrics import MuseMetrics
+from muse.api.responses import completion_body
+from muse.api.tools import ToolCall
 from muse.errors import ClientFault
 from tests.picture_files import STILL, data_url
 from tests.unit.chat_bodies import USER, parse, refuse
@@ -68,6 +73,32 @@ def test_an_echoed_answer_of_the_official_client_passes() -> None:
         "reasoning_content": None,
     }
     assert parse(messages=[USER, echo]).messages[1] == Message(role="assistant", content="")
+
+
+def test_what_the_official_clients_helpers_add_passes() -> None:
+    """`parse()` and `stream()` put what they read beside the texts; the texts are what counts."""
+    function = {"name": "f", "arguments": '{"a": 1}'}
+    for parsed in (None, {"a": 1}, 5):
+        call = {"id": "c", "type": "function", "function": {**function, "parsed_arguments": parsed}, "index": 0}
+        echo = {"role": "assistant", "content": '{"a": 1}', "parsed": parsed, "refusal": None, "tool_calls": [call]}
+        (_, taken) = parse(messages=[USER, echo]).messages
+        assert taken == Message(
+            role="assistant", content='{"a": 1}', tool_calls=(ToolCall(id="c", name="f", arguments='{"a": 1}'),)
+        )
+    parse(messages=[{**USER, "parsed": None}])
+
+
+def test_what_the_official_client_makes_of_our_answers_comes_back() -> None:
+    """Every field of its models, whether set or not."""
+    metrics = MuseMetrics(prompt_tokens=1, completion_tokens=1, finish_reason="tool_calls")
+    call = ToolCall(id="c", name="f", arguments='{"a": 1}')
+    body = completion_body(reply_id="r", model="m", created=1, text="x", reasoning="hm", calls=[call], metrics=metrics)
+    whole = ChatCompletion.model_validate(body).choices[0].message
+    read = ParsedChatCompletion[Any].model_validate(body).choices[0].message
+    for dumped in (whole.model_dump(), whole.model_dump(exclude_none=True), read.model_dump()):
+        taken = parse(messages=[USER, dumped]).messages[1]
+        assert (taken.content, taken.tool_calls) == ("x", (call,))
+        assert json.loads(taken.details) == {"reasoning_content": "hm"}
 
 
 def picture_part(kind: str = "png", **fields: Any) -> dict[str, Any]:

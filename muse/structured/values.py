@@ -30,9 +30,11 @@ def plain_value(key: str, value: Any, pointer: str, *, draft_4: bool, merged: bo
         if key == "multipleOf":
             if value <= 0:
                 raise SchemaFault(pointer, "must be above 0")
-            digits = "".join(map(str, Decimal(repr(value)).normalize().as_tuple().digits))
+            number = Decimal(repr(value)).normalize()
+            _, digits, exponent = number.as_tuple()
+            size = int("".join(map(str, digits))) * 10 ** max(int(exponent), 0)
             most = MAX_MERGED_MULTIPLE if merged else MAX_MULTIPLE
-            if int(digits) > most:
+            if size > most:
                 beside = " beside other keywords that it is combined with" if merged else ""
                 raise SchemaFault(pointer, f"has too many digits for the engine; up to {most} go{beside}")
     elif key in keywords.COUNTS or key in keywords.LENGTHS:

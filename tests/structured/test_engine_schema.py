@@ -158,6 +158,8 @@ def test_the_same_target_is_written_once() -> None:
         ({"exclusiveMinimum": True, "minimum": 1}, "#/exclusiveMinimum", "number"),
         ({"multipleOf": 0}, "#/multipleOf", "above 0"),
         ({"multipleOf": 99991}, "#/multipleOf", "digits"),
+        ({"multipleOf": 10**6}, "#/multipleOf", "digits"),
+        ({"multipleOf": 1234.567}, "#/multipleOf", "digits"),
         ({"allOf": [{"multipleOf": 997}, {"multipleOf": 9973}]}, "#/allOf/0/multipleOf", "combined"),
         ({"pattern": 5}, "#/pattern", "string"),
         ({"minProperties": 2}, "#/minProperties", "required"),

@@ -71,6 +71,11 @@ class FormChecker:
                 self._started, self._wanted = trio.Event(), trio.Event()
                 nursery.cancel_scope.cancel()
 
+    @property
+    def has_process(self) -> bool:
+        """Whether one is kept now."""
+        return self._processes is not None
+
     async def _wait_unused(self) -> None:
         """Return when no check has run for KEPT_WARM_S."""
         while True:

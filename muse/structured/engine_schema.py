@@ -17,7 +17,6 @@ import math
 import re
 from collections import deque
 from collections.abc import Callable, Mapping
-from decimal import Decimal
 from typing import Any, Final, cast
 
 import attrs
@@ -26,13 +25,8 @@ from muse.structured import keywords
 from muse.structured.faults import SchemaFault, join
 from muse.structured.least_size import least_size, least_sizes, without_endless
 from muse.structured.references import References, Resolver
+from muse.structured.values import check_numbers, has_object, plain_value
 
-LARGEST_EXACT: Final = 2**53
-"""Beyond it the engine's numbers, doubles, leave integers out."""
-MAX_COUNT: Final = 1_000
-"""Of elements and properties that a schema may demand or limit: a grammar repeats its parts so often."""
-MAX_MULTIPLE: Final = 10_000
-"""Of the digits of `multipleOf`: the engine makes a state for each remainder, 1.2 million take it 25 s."""
 MAX_PARTS: Final = 20_000
 """Schemas in the result, where references were followed."""
 MAX_ANSWER_CHARS: Final = 16_384
@@ -142,7 +136,7 @@ class _Writer:
             raise SchemaFault(place.pointer, "must be a schema: an object, true or false")
         known = cast("dict[str, Any]", schema)
         if not entered:
-            place = attrs.evolve(place, resolver=self._references.inside(place.resolver, known))
+            place = attrs.evolve(place, resolver=self._references.inside(place.resolver, known, place.pointer))
         return self._write_object(known, place)
 
     def _write_object(self, schema: dict[str, Any], place: _Place) -> Any:
@@ -150,15 +144,16 @@ class _Writer:
         if self._parts > MAX_PARTS:
             raise SchemaFault("#", f"has more than {MAX_PARTS} parts, references included")
         given = {key: value for key, value in schema.items() if self._restricts(key, value, schema, place)}
+        merged = place.merged or any(key in keywords.IN_PLACE for key in given)
         simple: dict[str, Any] = {}
         written: dict[str, Any] = {}
         for key, value in given.items():
             if key in keywords.IN_PLACE:
                 written[key] = self._in_place(key, value, given, place)
             else:
-                simple[key] = self._simple(key, value, place)
+                simple[key] = self._simple(key, value, place, merged=merged)
         self._check_data(given, place)
-        simple = self._other_names(simple, given, place)
+        simple = self._other_names(simple, place, merged=merged)
         # The engine reads one group of keywords between two of the others: they must see each other.
         first = next(iter(given), None)
         return simple | written if first not in keywords.IN_PLACE or "properties" in simple else written | simple
@@ -198,12 +193,12 @@ class _Writer:
                 self.found_merged.add(name)
             return f"#/$defs/{name}"
         if key == "const":
-            _check_numbers(value, place.at(key).pointer)
+            check_numbers(value, place.at(key).pointer)
             return value
         if key == "enum":
             if not isinstance(value, list) or not value:
                 raise SchemaFault(join(place.pointer, key), "must be a list of at least one value")
-            _check_numbers(cast("list[Any]", value), place.at(key).pointer)
+            check_numbers(cast("list[Any]", value), place.at(key).pointer)
             return cast("list[Any]", value)
         merged = (
             place.merged or (len(value) > 1 and key == "allOf") or any(other not in (key, "type") for other in given)
@@ -225,7 +220,7 @@ class _Writer:
         """The engine intersects objects of `const` and `enum` with other keywords, but not exactly."""
         others = place.merged or any(key not in ("const", "enum", "type") for key in given)
         for key in ("const", "enum"):
-            if key in given and (others or ("const" in given and "enum" in given)) and _has_object(given[key]):
+            if key in given and (others or ("const" in given and "enum" in given)) and has_object(given[key]):
                 raise SchemaFault(
                     join(place.pointer, key),
                     "holds an object and stands beside other keywords; leave those out, or describe the object by "
@@ -234,7 +229,7 @@ class _Writer:
 
     # ------------------------------------------------------------ the other keywords
 
-    def _simple(self, key: str, value: Any, place: _Place) -> Any:
+    def _simple(self, key: str, value: Any, place: _Place, *, merged: bool) -> Any:
         pointer = join(place.pointer, key)
         if key in keywords.SCHEMA_LISTS or (key == "items" and isinstance(value, list)):
             return self._list(key, value, place)
@@ -246,7 +241,7 @@ class _Writer:
             }
         if key in keywords.SCHEMAS:
             return self._write(value, place.at(key))
-        return self._plain(key, value, pointer)
+        return plain_value(key, value, pointer, draft_4=self._is_draft_4, merged=merged)
 
     def _list(self, key: str, value: Any, place: _Place, *, merged: bool = False) -> list[Any]:
         if not isinstance(value, list) or not value:
@@ -254,42 +249,9 @@ class _Writer:
         items = cast("list[Any]", value)
         return [self._write(inner, place.at(key, index, merged=merged)) for index, inner in enumerate(items)]
 
-    def _plain(self, key: str, value: Any, pointer: str) -> Any:
-        """A keyword without schemas in it. Raises SchemaFault."""
-        if key in keywords.NUMBERS:
-            if isinstance(value, bool) and self._is_draft_4 and key.startswith("exclusive"):
-                return value
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise SchemaFault(pointer, "must be a number")
-            _check_numbers(value, pointer)
-            if key == "multipleOf":
-                if value <= 0:
-                    raise SchemaFault(pointer, "must be above 0")
-                digits = "".join(map(str, Decimal(repr(value)).normalize().as_tuple().digits))
-                if int(digits) > MAX_MULTIPLE:
-                    raise SchemaFault(pointer, f"has too many digits for the engine; up to {MAX_MULTIPLE} go")
-        elif key in keywords.COUNTS or key in keywords.LENGTHS:
-            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0 or value != int(value):
-                raise SchemaFault(pointer, "must be an integer of at least 0")
-            if key in keywords.COUNTS and value > MAX_COUNT:
-                raise SchemaFault(pointer, f"must be at most {MAX_COUNT}")
-            return int(value)
-        elif key == "type":
-            names = cast("list[Any]", value) if isinstance(value, list) else [value]
-            if not names or not all(name in keywords.TYPES for name in names if isinstance(name, str)):
-                raise SchemaFault(pointer, f"must be one or several of {', '.join(keywords.TYPES)}")
-            if not all(isinstance(name, str) for name in names):
-                raise SchemaFault(pointer, "must be a string or a list of strings")
-        elif key == "required":
-            if not isinstance(value, list) or not all(isinstance(name, str) for name in cast("list[Any]", value)):
-                raise SchemaFault(pointer, "must be a list of strings")
-        elif not isinstance(value, str):
-            raise SchemaFault(pointer, "must be a string")
-        return value
-
     # ------------------------------------------------------------ objects
 
-    def _other_names(self, simple: dict[str, Any], given: Mapping[str, Any], place: _Place) -> dict[str, Any]:
+    def _other_names(self, simple: dict[str, Any], place: _Place, *, merged: bool) -> dict[str, Any]:
         """Make the engine hold the names that are not in `properties`.
 
         The engine lets such a name be written with escapes (`\\u0061` for `a`) and then takes it for another one, but
@@ -302,7 +264,6 @@ class _Writer:
         required = simple.get("required", ())
         patterns: dict[str, Any] = simple.pop("patternProperties", {})
         others = simple.pop("additionalProperties", True)
-        merged = place.merged or any(key in keywords.IN_PLACE for key in given)
         least = simple.get("minProperties", 0)
         if least > len(set(required)) + 1:
             raise SchemaFault(
@@ -337,23 +298,3 @@ _SIMPLE: Final = frozenset(
         *keywords.LENGTHS, *("type", "required", "pattern", "format"),
     )
 ) - frozenset(keywords.IN_PLACE)  # fmt: skip
-
-
-def _check_numbers(value: Any, pointer: str) -> None:
-    """Numbers of data must be exact in the engine. Raises SchemaFault."""
-    if isinstance(value, list):
-        for index, item in enumerate(cast("list[Any]", value)):
-            _check_numbers(item, f"{pointer}/{index}")
-    elif isinstance(value, dict):
-        for key, item in cast("dict[str, Any]", value).items():
-            _check_numbers(item, join(pointer, key))
-    elif isinstance(value, int | float) and abs(value) > LARGEST_EXACT:
-        raise SchemaFault(
-            pointer, f"is {value!r}: the engine rounds numbers beyond 2^53 ({LARGEST_EXACT}); use a string for them"
-        )
-
-
-def _has_object(value: Any) -> bool:
-    if isinstance(value, list):
-        return any(map(_has_object, cast("list[Any]", value)))
-    return isinstance(value, dict)

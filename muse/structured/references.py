@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, Final, TypeAlias, cast
 
 from referencing import Registry, Resource, Specification
@@ -22,18 +23,23 @@ class References:
     def __init__(self, schema: dict[str, Any]) -> None:
         """Raises SchemaFault."""
         self._dialect = self._dialect_of(schema, cast("Specification[Any]", DRAFT202012))
+        library: Any = Registry
         try:
             resource = self._resource(schema)
             identity = resource.id() or ""
-            library: Any = Registry
-            registry = library().with_resource(identity, resource).crawl()
+            registry = library().with_resource(identity, resource)
         except _BROKEN:
-            raise SchemaFault("#", "$id, $anchor, $defs or another keyword has a value of the wrong type") from None
+            raise SchemaFault("#/$id", "must be a URI reference") from None
+        with suppress(*_BROKEN):  # a part that is no schema: whoever reads it will say so
+            registry = registry.crawl()
         self.root: Final[Resolver] = registry.resolver(identity)
 
-    def inside(self, resolver: Resolver, schema: dict[str, Any]) -> Resolver:
-        """The resolver of a part, which may have an `$id` of its own."""
-        return resolver.in_subresource(self._resource(schema))
+    def inside(self, resolver: Resolver, schema: dict[str, Any], pointer: str) -> Resolver:
+        """The resolver of a part, which may have an `$id` of its own. Raises SchemaFault."""
+        try:
+            return resolver.in_subresource(self._resource(schema))
+        except _BROKEN:
+            raise SchemaFault(join(pointer, "$id"), "must be a URI reference") from None
 
     def look_up(self, resolver: Resolver, reference: object, pointer: str) -> tuple[Any, Resolver]:
         """What a `$ref` stands for, and the resolver there. Raises SchemaFault."""
@@ -48,7 +54,8 @@ class References:
         except Unresolvable:
             raise SchemaFault(pointer, f"{shown} points outside this schema; put its target into $defs") from None
         except _BROKEN:
-            raise SchemaFault(pointer, f"{shown} cannot be resolved") from None
+            words = "cannot be resolved: a part of the schema is none (lists of schemas go into prefixItems, not items)"
+            raise SchemaFault(pointer, f"{shown} {words}") from None
         return resolved.contents, resolved.resolver
 
     def _resource(self, schema: dict[str, Any]) -> Resource[Any]:

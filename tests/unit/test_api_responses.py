@@ -33,7 +33,7 @@ CONTRACT_KEYS = (
     *("queue_ms", "time_to_first_token_ms", "total_ms", "thinking_tokens", "thinking_ms", "thinking_unfinished"),
     *("earlier_tokens", "earlier_thinking_tokens", "earlier_thinking_ms"),
     *("max_tokens_cut_to", "vision_encoder_ms", "images_scaled"),
-    *("draft_proposed", "draft_accepted", "resumed", "tool_warning", "tool_repairs", "cancelled"),
+    *("draft_proposed", "draft_accepted", "resumed", "tool_warning", "tool_repairs", "schema_notes", "cancelled"),
     *("context", "finish_reason"),
 )
 

@@ -76,6 +76,7 @@ function eventsOf(metrics) {
   }
   if (metrics.tool_repairs > 0) made.push(["Tool repair", `tried again ${times(metrics.tool_repairs)}`]);
   if (metrics.tool_warning) made.push(["Tool call", metrics.tool_warning]);
+  if (metrics.schema_notes) made.push(["Schema", metrics.schema_notes]);
   if (metrics.thinking_unfinished) made.push(["End", "the length ran out while it was thinking"]);
   if (metrics.cancelled) made.push(["End", "stopped before the model was done"]);
   return made;

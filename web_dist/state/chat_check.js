@@ -22,7 +22,7 @@ const METRICS = {
     prefill_tokens_per_second decode_ms decode_tokens_per_second queue_ms time_to_first_token_ms total_ms thinking_tokens
     thinking_ms earlier_tokens earlier_thinking_tokens earlier_thinking_ms max_tokens_cut_to vision_encoder_ms
     images_scaled draft_proposed draft_accepted resumed tool_repairs`.split(/\s+/),
-  string: ["session_reset_reason", "session_reset_explanation", "tool_warning", "finish_reason"],
+  string: ["session_reset_reason", "session_reset_explanation", "tool_warning", "schema_notes", "finish_reason"],
   boolean: ["thinking_unfinished", "cancelled"],
 };
 const CONTEXT = ["length", "system", "history", "images", "tools", "question", "begun", "thinking", "answer"];

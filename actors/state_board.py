@@ -95,6 +95,7 @@ class SystemState:
             "context_length": model.context_length,
             "max_sessions": model.max_sessions,
             "draft_tokens": model.draft_tokens,
+            "max_image_cells": model.max_image_cells,
             "patch_level": model.patch_level,
             "memory_bytes": model.memory_bytes,
             "kv_bytes": model.kv_bytes,

@@ -168,9 +168,8 @@ class Ready:
     For people: backend, what computes ("MLX (Metal)", "XNNPACK (CPU)"), and device, on which hardware; empty when
     unknown. files: what was loaded, the model first. load_ms: since the load began, set by the protocol loop.
     longest_token_bytes: the most bytes of a text that one token stands for, where the vocabulary splits texts into
-    their bytes; else null.
-
-    draft_tokens: the most that the draft proposes at a time, null without one or when unknown.
+    their bytes; else null. draft_tokens: the most that the draft proposes at a time, null without one or
+    when unknown. max_image_cells: into how many cells one image is cut at most, null where none are read.
     """
 
     protocol: int
@@ -197,6 +196,7 @@ class Ready:
     load_ms: float | None = None
     draft_tokens: int | None = None
     longest_token_bytes: int | None = None
+    max_image_cells: int | None = None
 
 
 @message
@@ -237,7 +237,8 @@ class Tokens:
 class Done:
     """The request is over. completion_tokens and generated_token_ids leave the end-of-turn token out;
     generated_token_ids is null when any id is unknown. images_scaled: pictures that were made smaller than the model
-    could see them, so that the prompt fits."""
+    could see them, so that the prompt fits. vision_encoder_ms: what the image encoder took in this request, without the
+    evaluation of what it gave; null where it read no image, or the engine does not tell."""
 
     request_id: str
     finish_reason: FinishReason

@@ -25,7 +25,7 @@ from muse.api.responses import model_body, models_body
 from muse.errors import ClientFault, Unavailable
 from muse.sizes import DRAFT_BYTES
 from muse.strict_json import JsonValue
-from muse.worker.picture_size import FRAME, cells_of
+from muse.worker.picture_size import FRAME, MOST_CELLS, cells_of
 
 EVENTS_PING_S: Final = 15.0
 
@@ -73,7 +73,9 @@ def state_routes(context: FrontContext) -> Blueprint:
         width, height = _side("width"), _side("height")
         if width * height > MAX_PIXELS:
             raise invalid_value("height", f"must be such that there are at most {MAX_PIXELS:,} pixels")
-        rows, columns = cells_of(width, height)
+        model = board.value.model
+        most = model.max_image_cells if model is not None and model.max_image_cells else MOST_CELLS
+        rows, columns = cells_of(width, height, most)
         return {"tokens": rows * columns + FRAME, "rows": rows, "columns": columns}
 
     @routes.get("/api/events")

@@ -57,6 +57,9 @@ class MuseMetrics:
     completion_tokens leaves the end-of-turn token out and includes thinking. queue_ms: from admission to
     the moment that the worker took the request. time_to_first_token_ms and total_ms: from admission.
     images_scaled: pictures that were made smaller than the model could see them, so that the prompt fits.
+    vision_encoder_ms: what the image encoder took in the last attempt at the answer, without the evaluation of what it
+    gave. null: it read no image (none was sent, or all were still in the model's memory), the answer was cancelled
+    before, or the engine does not tell.
     thinking_ms: the reasoning, from its first token to the answer's; with the pause of a restart in it.
     thinking_unfinished: the budget ended inside the reasoning, so there is no answer yet. earlier_*: the same counts of
     the replies that this one continues; they are not in the others. tool_warning: what was wrong with a call that the

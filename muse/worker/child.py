@@ -50,9 +50,10 @@ class Child:
         *,
         env: Mapping[str, str] | None = None,
         pass_fds: Sequence[int] = (),
-        on_log: Callable[[str], None] = lambda line: None,
+        on_log: Callable[[str], bool] = lambda line: True,
     ) -> None:
-        """on_log: called with each line of its standard error, from the thread that reads it."""
+        """on_log: called with each line of its standard error, from the thread that reads it; false: the line is for
+        nobody else."""
         self._process = subprocess.Popen(
             [*command],
             stdin=subprocess.PIPE,
@@ -128,10 +129,10 @@ class Child:
         assert self._process.stderr
         for line in self._process.stderr:
             text = line.decode("utf-8", "replace").rstrip()
-            self.log.append(text)
-            self._on_log(text)
-            with suppress(OSError):  # whoever listens or not: unread, the pipe would fill and stop the engine
-                os.write(2, line)
+            if self._on_log(text):
+                self.log.append(text)
+                with suppress(OSError):  # whoever listens or not: unread, the pipe would fill and stop the engine
+                    os.write(2, line)
 
     # ------------------------------------------------------------ in words
 

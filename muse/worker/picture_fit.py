@@ -23,11 +23,12 @@ _KEY_BYTES: Final = 6
 
 @attrs.frozen(kw_only=True)
 class ScaledPicture:
-    """A picture of a prompt, and how many cells it is to have."""
+    """A picture of a prompt, and how many cells it is to have. most_cells: that the model could see of it."""
 
     sized: Sized
     rows: int
     columns: int
+    most_cells: int
 
     @property
     def tokens(self) -> int:
@@ -37,7 +38,7 @@ class ScaledPicture:
     @property
     def is_smaller(self) -> bool:
         """The model could see it larger than it is given it."""
-        return self.sized.cells() != (self.rows, self.columns)
+        return self.sized.cells(self.most_cells) != (self.rows, self.columns)
 
     @property
     def key(self) -> int:
@@ -57,15 +58,13 @@ def blamed_on(number: int) -> Generator[None]:
         raise
 
 
-def fit_pictures(
-    sizes: Sequence[Sized], *, text_tokens: int, context: int, most_cells: int = MOST_CELLS
-) -> list[ScaledPicture]:
+def fit_pictures(sizes: Sequence[Sized], *, text_tokens: int, context: int, most_cells: int) -> list[ScaledPicture]:
     """The pictures as large as may be: all of them at the model's largest size, or else an equal bound for each."""
     wanted = context - context // _ANSWER_SHARE
     scaled: list[ScaledPicture] = []
     for most in (most_cells, *(step for step in _LADDER if step < most_cells)):
         scaled = [
-            ScaledPicture(sized=sized, rows=rows, columns=columns)
+            ScaledPicture(sized=sized, rows=rows, columns=columns, most_cells=most_cells)
             for sized, (rows, columns) in ((sized, sized.cells(most)) for sized in sizes)
         ]
         if text_tokens + sum(picture.tokens for picture in scaled) <= wanted:

@@ -28,7 +28,7 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from muse.protocol import ImageSegment
 from muse.worker.engines.base import EngineFault
-from muse.worker.picture_size import CELL, MOST_CELLS, cells_of
+from muse.worker.picture_size import CELL, cells_of
 
 MAX_PIXELS: Final = 64 * 1024 * 1024
 MAX_SIDE: Final = 32_768
@@ -66,7 +66,7 @@ class Sized:
     width: int
     height: int
 
-    def cells(self, most: int = MOST_CELLS) -> tuple[int, int]:
+    def cells(self, most: int) -> tuple[int, int]:
         """(rows, columns) that it has with at most so many cells."""
         return cells_of(self.width, self.height, most)
 

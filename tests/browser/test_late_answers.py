@@ -78,8 +78,10 @@ def test_a_page_that_is_slow_to_go_is_waited_for(chromium_page: Page, chat_serve
     before.evaluate(HOLD_LOCK, f"muse.session.{known}")
     reload(page)
     before.wait_for_timeout(OLD_PATIENCE_MS)
+    composer(page).fill("and another")
+    reload(page)  # with what was written while it waited
     before.evaluate("letGo()")
-    expect(composer(page)).to_have_value("half a thought")
+    expect(composer(page)).to_have_value("half a thought\n\nand another")
     assert session_id(page) == known
     before.close()
 

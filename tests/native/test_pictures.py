@@ -9,6 +9,7 @@ import pytest
 
 from muse.protocol import Close, ImageSegment, Segment, Show
 from tests.native.doubles import worker_arguments
+from tests.native.pte_file import program_with
 from tests.native.test_engine import small
 from tests.picture_files import plain, saved, segment_of, turned
 from tests.worker.client import WorkerProcess
@@ -49,7 +50,7 @@ def test_every_picture_gets_its_answer(seeing: WorkerProcess, name: str) -> None
     assert (
         answer.accepted.prompt_tokens == answer.done.prompt_tokens == len(prompt_ids(turn)) == seeing.count(asked(name))
     )
-    assert answer.done.vision_encoder_ms is not None
+    assert (answer.done.vision_encoder_ms or 0) > 0
     assert {event.phase for event in answer.progress} == {"vision"}
 
 
@@ -140,3 +141,23 @@ def test_one_session_alone_reads_pictures_unpatched(start_native: Callable[..., 
     worker = start_native("--max_sessions=1")
     done = worker.ask(asked("image-red"), session="s", limit=60).done
     assert done.generated_token_ids == answer_ids(turns("image-red")[0])
+
+
+def test_an_artifact_that_takes_smaller_pictures_gets_them(tmp_path: Path) -> None:
+    """As its file says: the program would scale a larger one by itself, and count other tokens than we do."""
+    arguments = worker_arguments(tmp_path, level="cancel_op", most_cells=16)
+    program = program_with({"get_max_seq_len": 4096, "get_max_vision_patches": 64})
+    (tmp_path / "nano-dflash" / "model.pte").write_bytes(program)
+    with WorkerProcess(*arguments) as worker:
+        assert worker.ready().max_image_cells == 16
+        segments = with_pictures(
+            stored_segments(turns("image-red")[0]), [segment_of(saved(plain(size=(300, 300)), "PNG"))]
+        )
+        answer = worker.ask(segments, limit=20)
+        assert answer.accepted is not None
+        assert answer.accepted.prompt_tokens == answer.done.prompt_tokens == worker.count(segments)
+        small = with_pictures(
+            stored_segments(turns("image-red")[0]), [segment_of(saved(plain(size=(112, 112)), "PNG"))]
+        )
+        assert worker.count(segments) == worker.count(small)
+        assert answer.done.images_scaled == 0

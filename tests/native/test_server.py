@@ -12,7 +12,8 @@ from muse.cli import main
 from tests.api.test_pictures import ask as ask_pictures
 from tests.api.test_pictures import asking, coloured, refuse
 from tests.native.conftest import serving
-from tests.native.doubles import LEVELS
+from tests.native.doubles import LEVELS, make_artifact
+from tests.native.pte_file import program_with
 from tests.picture_files import STILL, data_url
 from tests.server_process import ServerProcess
 from tests.worker.client import wait_for
@@ -129,6 +130,18 @@ def test_a_replaced_picture_is_seen(seeing_server: ServerProcess) -> None:
     follow = {"role": "user", "content": "Sure?"}
     content, receipt = ask_pictures(seeing_server, [asking(coloured("blue")), said, follow], session_id="replaced")
     assert (content, receipt["session_reset_reason"]) == ("Sure?", "exact_prefix")
+
+
+def test_the_price_of_a_picture_is_the_artifacts(tmp_path: Path) -> None:
+    """It may take smaller ones than others do; what is told beforehand is what the prompt then has."""
+    make_artifact(tmp_path)
+    (tmp_path / "nano-dflash" / "model.pte").write_bytes(program_with({"get_max_vision_patches": 64}))
+    with serving(tmp_path, level="cancel_op", most_cells=16) as server:
+        assert server.get("/api/runtime").json()["model"]["max_image_cells"] == 16
+        assert server.get("/api/picture-tokens?width=700&height=700").json() == {"tokens": 18, "rows": 4, "columns": 4}
+        _, receipt = ask_pictures(server, [asking(coloured("red", 700, 700))])
+        assert (receipt["context"]["images"], receipt["images_scaled"]) == (18, 0)
+        assert receipt["vision_encoder_ms"] > 0
 
 
 def test_a_damaged_picture_is_refused_with_its_place(seeing_server: ServerProcess) -> None:

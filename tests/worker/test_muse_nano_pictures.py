@@ -375,3 +375,24 @@ def test_what_does_not_fit_at_all_is_refused(narrow: WorkerProcess) -> None:
 def test_the_end_of_a_turn_is_known() -> None:
     """What `END` spells."""
     assert prompt_ids(turns("joke")[0])[-3] == END_OF_TURN
+
+
+def test_what_the_encoder_took_is_told(seeing: WorkerProcess) -> None:
+    """Of what was encoded for this answer alone: nothing where a picture is reused, or where there is none."""
+    # Of sizes that no other test has: what it has read before, the engine reuses over sessions.
+    pictures = [segment_of(saved(plain(colour="red", size=(56, 28 * side)), "PNG")) for side in (5, 7, 9)]
+    first, *others = (with_pictures(stored_segments(turns("image-red")[0]), [picture]) for picture in pictures)
+    done = seeing.ask(first, session="timed", limit=60).done
+    assert 0 < (done.vision_encoder_ms or 0) < done.total_ms
+    again = seeing.ask(after(first, "image-red", "joke"), session="timed", limit=60).done
+    assert (again.reused_prompt_tokens > 0, again.vision_encoder_ms) == (True, None)
+    assert seeing.ask(stored_segments(turns("joke")[0]), limit=5).done.vision_encoder_ms is None
+    running = [seeing.start(segments, session=f"timed {n}", limit=60) for n, segments in enumerate(others)]
+    assert all((seeing.finish(request).done.vision_encoder_ms or 0) > 0 for request in running)
+
+
+def test_the_log_of_the_encoder_stays_out_of_ours(seeing: WorkerProcess) -> None:
+    """It is at a level at which each step of each request is told."""
+    seeing.ask(asked("image-red"), limit=5)
+    assert b"encode_mtmd" not in seeing.stderr
+    assert not [line for line in seeing.stderr.splitlines() if b" I " in line[:20] or line.startswith(b"\t")]

@@ -1,7 +1,7 @@
 // Files that are added to a message: sorted into pictures and text, checked against what the server takes, or refused
 // by name and with the reason. What is refused changes nothing else.
 
-import { signal } from "../vendor/signals.js";
+import { computed, effect, signal, untracked } from "../vendor/signals.js";
 import { messages } from "./conversation.js";
 import { attachments, picturesIn, queue } from "./draft.js";
 import { FileRefused, fileSize } from "./file_words.js";
@@ -41,6 +41,18 @@ export async function addFiles(list, files) {
   } finally {
     reading.value -= 1;
   }
+}
+
+/** Asks again what pictures cost when another model is there, which may see them smaller; the page calls it once. */
+export function followPrices() {
+  const most = computed(() => server.value?.model?.max_image_cells ?? null);
+  effect(() => {
+    if (most.value === null) return;
+    untracked(() => {
+      const waiting = queue.value.flatMap((message) => message.attachments);
+      for (const one of picturesIn([...attachments.value, ...waiting])) if (one.extent.value !== null) askTokens(one);
+    });
+  });
 }
 
 export function removeAttachment(list, attachment) {

@@ -49,7 +49,6 @@ const parts = [texts, files];
  * @param {Promise<boolean>} restoring over when it is known whether an answer runs; false: the user has left that chat
  */
 export async function bringDraftBack(id, restoring) {
-  for (const one of parts) one.close();
   const fetching = [fetchPart(texts, id), fetchPart(files, id)];
   // What is sent before the files are here would go without them.
   readingUntil(Promise.all([fetching[1], restoring]));
@@ -100,6 +99,11 @@ function showFiles(packed, waiting, reason) {
   if (left.length > 0) remark.value = `Too large to be kept while the page was reloaded: ${left.join(", ")}. Please add it again.`;
 }
 
+/** The server has nothing of a chat: what is written from now on may take its place. */
+export function beginDraft(id) {
+  for (const one of parts) one.open(id, []);
+}
+
 /** From now on what was not saved is saved when the page is left; the page calls it once. */
 export function saveWhenLeft() {
   addEventListener("pagehide", () => parts.forEach((one) => one.leave()));
@@ -147,7 +151,7 @@ function whenever(read, act) {
 /** One part of the draft, and whether it has changed since it was saved last. Closed: what the server has of it has not
  * come yet. */
 function part(name, contentOf) {
-  let isClosed = false;
+  let isClosed = true;
   let isDirty = false;
   let isSaving = false;
   let timer = null;
@@ -184,9 +188,6 @@ function part(name, contentOf) {
   };
   return {
     name,
-    close() {
-      isClosed = true;
-    },
     /** What there is was fetched: if it is emptied, that has to be saved. */
     open(id, contents) {
       isClosed = false;

@@ -4,7 +4,7 @@
 import { ApiError } from "../net/api.js";
 import { computed, effect } from "../vendor/signals.js";
 import { isRestoring, messages, show } from "./conversation.js";
-import { bringDraftBack, keepDrafts, saveWhenLeft } from "./draft_keeper.js";
+import { beginDraft, bringDraftBack, keepDrafts, saveWhenLeft } from "./draft_keeper.js";
 import { findKept, followKeeping, mayHaveKept } from "./keeper.js";
 import { asTurn, cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
@@ -31,11 +31,13 @@ export async function restoreChat() {
   const isKept = mayHaveKept(isNew);
   isRestoring.value = isKnown || isKept;
   saveWhenLeft();
+  if (isNew) beginDraft(wanted);
   const isOurs = await claimSession();
   const kept = isKept ? await findKept(isNew) : null;
   const restoring = isRestoring.value ? restoreMessages(isKnown, isOurs, kept) : Promise.resolve(true);
   // The draft of a copied tab is the other tab's, too.
-  if (isOurs && isReloaded()) bringDraftBack(wanted, restoring);
+  if (!isOurs) beginDraft(sessionId());
+  else if (!isNew) bringDraftBack(wanted, restoring);
   await restoring;
   keepDrafts();
   followKeeping();

@@ -52,6 +52,11 @@ def test_many_pictures_are_made_smaller_and_it_is_said(seeing_server: ServerProc
     large = coloured("green", 700, 700)
     _, receipt = ask(seeing_server, [asking(large)], max_tokens=1)
     assert MOST_CELLS < receipt["prompt_tokens"] < 2 * MOST_CELLS
+    assert (receipt["images_scaled"], receipt["vision_encoder_ms"] > 0) == (0, True)
+    price = seeing_server.get("/api/picture-tokens?width=700&height=700").json()
+    assert price["rows"] * price["columns"] <= MOST_CELLS < price["tokens"] + 3
+    assert receipt["context"]["images"] == price["tokens"]
+    assert seeing_server.get("/api/runtime").json()["model"]["max_image_cells"] == MOST_CELLS
     _, receipt = ask(seeing_server, [asking(large)] * 20, max_tokens=1)
     assert receipt["images_scaled"] == 20
     assert 10 * MOST_CELLS < receipt["prompt_tokens"] < 15 * MOST_CELLS

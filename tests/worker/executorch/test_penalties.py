@@ -59,7 +59,8 @@ def test_of_a_picture_its_ends_count_and_its_cells_do_not() -> None:
     places = (range(2, 104), range(105, 111))
     sized = Sized(segment=ImageSegment(image="", sha256=""), width=28, height=28)
     pictures = tuple(
-        PlacedPicture(picture=ScaledPicture(sized=sized, rows=1, columns=1), place=place) for place in places
+        PlacedPicture(picture=ScaledPicture(sized=sized, rows=1, columns=1, most_cells=1), place=place)
+        for place in places
     )
     prompt = Prompt(ids=tokens, tokens=tokens, segment_tokens=(), pictures=pictures)
     counted = [token for token in tokens if token != cell]

@@ -26,10 +26,10 @@ from muse.worker.engines.executorch.solo import SoloDecoder
 from muse.worker.engines.executorch.vision import PictureEncoder, read_positions
 from muse.worker.hardware import processor_name
 from muse.worker.hf_tokenizer import BEGIN, END_OF_TEXT, JsonTokenizer
+from muse.worker.picture_size import PATCHES_OF_CELL
 from muse.worker.pte_files import artifact_fault
 
 _READ_BYTES: Final = 64 * 1024 * 1024
-_CELL_PATCHES: Final = 4
 _READ_SHARE: Final = 0.5
 """Of the whole load, as far as anybody can tell beforehand."""
 
@@ -85,7 +85,7 @@ def load(options: WorkerOptions, report: ReportLoading) -> tuple[Loaded, Ready]:
     pictures = _load_pictures(options, artifact, program, facts)
     report(0.99, "first answer")
     _answer_once(decoder, model, tokens)
-    most_cells = facts.vision.patches // _CELL_PATCHES if facts.vision and pictures else 0
+    most_cells = facts.vision.patches // PATCHES_OF_CELL if facts.vision and pictures else 0
     loaded = Loaded(
         tokens=tokens,
         grammars=tokens.for_grammars,
@@ -127,6 +127,7 @@ def load(options: WorkerOptions, report: ReportLoading) -> tuple[Loaded, Ready]:
         draft_tokens=drafted_at_once(facts.draft) if facts.draft else None,
         memory_bytes=_memory_bytes(),
         longest_token_bytes=tokens.longest_token_bytes,
+        max_image_cells=most_cells or None,
     )
     sys.stderr.write(
         f"executorch: {facts.kind} program, {artifact.size_bytes} bytes, {artifact.backend}, {library.versions}, "

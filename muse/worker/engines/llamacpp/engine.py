@@ -37,6 +37,7 @@ from muse.worker.engines.llamacpp.client import EngineGone, Refused
 from muse.worker.engines.llamacpp.constrained_rest import ConstrainedRest
 from muse.worker.engines.llamacpp.draft_trial import Loss
 from muse.worker.engines.llamacpp.draft_watch import DraftWatch
+from muse.worker.engines.llamacpp.encoding_times import EncodingTimes
 from muse.worker.engines.llamacpp.loading import SCRATCH_SLOTS, Loaded, load_model, read_files
 from muse.worker.engines.llamacpp.picture_prompt import PicturePrompt
 from muse.worker.engines.llamacpp.prefill_step import PrefillStep
@@ -73,6 +74,7 @@ class LlamaCppEngine:
         self._server: InnerServer | None = None
         self._slots = SlotTable(options.slots + SCRATCH_SLOTS, named=options.slots)
         self._step = PrefillStep(options.batch)
+        self._encoding = EncodingTimes()
         self._loaded: Loaded | None = None
         self._watch: DraftWatch | None = None
 
@@ -82,7 +84,7 @@ class LlamaCppEngine:
         options = self._options
         report(None, "reading the model file")
         files = read_files(options)
-        self._server = server = InnerServer(self._lost)
+        self._server = server = InnerServer(self._lost, self._encoding.read)
         loaded, ready = load_model(options, files, server, self._step, report)
         if files.draft and not options.keep_draft:
             self._watch = DraftWatch(self._plain_step, self._draft_lost)
@@ -128,6 +130,7 @@ class LlamaCppEngine:
             if reuse:
                 expected = max(common_prefix(ids, prompt) for ids in (slot.ids, resident.ids or ()))
             left_behind: list[int] | None = None
+            self._encoding.forget(slot.number)
             try:
                 # Pictures go with everything behind the first of them in one request.
                 lead = prompt[: places[0].start] if places else prompt
@@ -162,7 +165,10 @@ class LlamaCppEngine:
                 self._slots.remember(request.session_id, slot, left_behind, cold=cold)
             if not reader.finished:
                 self._wait_idle(slot.number)
-        done = attrs.evolve(reader.done(), images_scaled=pictured.scaled if pictured else 0)
+            vision_ms = self._encoding.take(slot.number, reader.pictures_read) if pictured else None
+        done = attrs.evolve(
+            reader.done(), images_scaled=pictured.scaled if pictured else 0, vision_encoder_ms=vision_ms
+        )
         if matcher is not None and done.finish_reason == "stop":
             matcher.check_end()
         return done

@@ -12,6 +12,7 @@ from muse.protocol import FilePart, LoadedFile, Ready, Supports, TextSegment
 from muse.worker.answer_matcher import MatcherTokens, matcher_tokens
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import EngineFault, ReportLoading
+from muse.worker.engines.llamacpp import encoding_times
 from muse.worker.engines.llamacpp.client import Client, Refused
 from muse.worker.engines.llamacpp.companions import block_size, read_draft, read_projector
 from muse.worker.engines.llamacpp.gguf import ModelFile, ModelFileFault, read_model_file
@@ -22,6 +23,7 @@ from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.server import InnerServer
 from muse.worker.engines.llamacpp.stream import ModelIds
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
+from muse.worker.picture_size import MOST_CELLS
 from muse.worker.signs_of_life import signs_of_life
 
 SCRATCH_SLOTS: Final = 1
@@ -122,7 +124,7 @@ def load_model(
         "checkpoints": plan.checkpoints,
         "threads": options.threads,
         "cache_mib": plan.cache_bytes // MIB,
-        "verbosity": _LOG_WARNINGS,
+        "verbosity": _LOG_WARNINGS if projector is None else encoding_times.VERBOSITY,
     }
     started = server.start(settings, files.size_bytes, report)
     report(0.99, "first answer")
@@ -180,6 +182,7 @@ def load_model(
         memory_bytes=server.memory_bytes(),
         kv_bytes=plan.kv_bytes,
         kv_limit_bytes=plan.limit_bytes,
+        max_image_cells=None if pictures is None else MOST_CELLS,
     )
     return loaded, ready
 

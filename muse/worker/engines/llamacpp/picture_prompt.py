@@ -27,6 +27,7 @@ from muse.worker.engines.llamacpp.prompt import PromptEncoder
 from muse.worker.engines.llamacpp.runs import LONGEST_RUN, has_long_run
 from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from muse.worker.picture_fit import ScaledPicture, blamed_on, fit_pictures
+from muse.worker.picture_size import MOST_CELLS
 from muse.worker.pictures import Pictures, Sized
 
 _KEPT_RUNS: Final = 256
@@ -96,7 +97,7 @@ class PicturePromptEncoder:
         encoded = self._encoder.encode_own(texts)
         if self._encoder.bos is not None:
             encoded[0] = [self._encoder.bos, *encoded[0]]
-        scaled = fit_pictures(sizes, text_tokens=sum(map(len, encoded)), context=self._context)
+        scaled = fit_pictures(sizes, text_tokens=sum(map(len, encoded)), context=self._context, most_cells=MOST_CELLS)
         ids, places = list(encoded[0]), list[range]()
         for picture, stretch in zip(scaled, encoded[1:], strict=True):
             places.append(range(len(ids), len(ids) + picture.tokens))

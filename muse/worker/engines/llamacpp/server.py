@@ -28,11 +28,13 @@ _ENVIRONMENT: Final = {"GGML_NO_BACKTRACE": "1", "GOMP_SPINCOUNT": "1000"}
 class InnerServer:
     """The native server of one model. socket_path: where it listens once `start` has returned.
 
-    lost: called from the watching thread with the fault and the return code when the process ends on its own.
+    lost: called from the watching thread with the fault and the return code when the process ends on its own. on_log:
+    see Child.
     """
 
-    def __init__(self, lost: Callable[[EngineFault, int], None]) -> None:
+    def __init__(self, lost: Callable[[EngineFault, int], None], on_log: Callable[[str], bool]) -> None:
         self._lost = lost
+        self._on_log = on_log
         self._folder = _make_folder()
         self.socket_path = str(self._folder / _SOCKET_NAME)
         self._child: Child | None = None
@@ -44,7 +46,9 @@ class InnerServer:
         """
         command = [sys.executable, "-m", "muse.worker.engines.llamacpp.serve"]
         child = self._child = Child(
-            [*command, json.dumps({**settings, "socket": self.socket_path})], env={**_ENVIRONMENT, **os.environ}
+            [*command, json.dumps({**settings, "socket": self.socket_path})],
+            env={**_ENVIRONMENT, **os.environ},
+            on_log=self._on_log,
         )
         line = child.first_line(size_bytes, report)
         answer: dict[str, Any] = json.loads(line) if line else {"error": "the engine's process ended"}

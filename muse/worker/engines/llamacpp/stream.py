@@ -101,6 +101,13 @@ class CompletionReader:
         return bool(self._final)
 
     @property
+    def pictures_read(self) -> int:
+        """How many pictures were encoded and evaluated: those behind what was reused, once all of them are."""
+        if not self._first_token and not self.finished:
+            return 0
+        return sum(place.stop > self._reused for place in self._pictures)
+
+    @property
     def is_accepted(self) -> bool:
         """The engine has begun, and said what it reuses."""
         return self._reason is not None

@@ -93,6 +93,7 @@ class NativeEngine:
             device="" if artifact.is_cuda else processor_name(),
             files=artifact.files,
             draft_tokens=artifact.draft_tokens,
+            max_image_cells=artifact.most_cells if sees else None,
             memory_bytes=self._program.memory_bytes(),
             patch_level=native.patch_level,
             longest_token_bytes=artifact.tokenizer.longest_token_bytes,

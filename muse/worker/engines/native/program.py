@@ -117,10 +117,11 @@ class NativeProgram:
         if self._child:
             self._child.close()
 
-    def _read_kind(self, line: str) -> None:
+    def _read_kind(self, line: str) -> bool:
         if found := _DETECTED.search(line):
             self._kind = KINDS[found[1].lower()]
             self._kind_is_known.set()
+        return True
 
     @contextmanager
     def _owned(self, is_ours: bool) -> Generator[Exchange | None]:

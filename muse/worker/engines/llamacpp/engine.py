@@ -251,7 +251,7 @@ class LlamaCppEngine:
                 raise
 
         rest = ConstrainedRest(
-            matcher, spelled=spelled, end=loaded.ids.end, ask=ask, only_whole=not isinstance(prompt, list)
+            matcher, spelled=spelled, end=loaded.ids.end, ask=ask, as_text=not isinstance(prompt, list)
         )
         while not cancel.is_set and len(reader.known) < budget:
             step = rest.next(reader.known, budget - len(reader.known))

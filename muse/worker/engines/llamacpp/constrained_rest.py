@@ -42,7 +42,8 @@ class Step:
 
 class ConstrainedRest:
     """spelled: the bytes of each token. end: tokens that end an answer. as_text: the engine takes the answer so far as
-    text, so it cannot begin inside a character."""
+    text, so it cannot begin inside a character. evaluated: how many of the tokens are in the native server's memory;
+    what was not asked for is not, nor is what was drawn last."""
 
     def __init__(
         self, matcher: AnswerMatcher, *, spelled: Sequence[bytes], end: Collection[int], ask: Ask, as_text: bool
@@ -54,6 +55,7 @@ class ConstrainedRest:
         self._as_text = as_text
         self._ahead = 2
         self._refused: int | None = None
+        self.evaluated = 0
 
     def next(self, known: Sequence[int], most: int) -> Step:
         """Further tokens, at most so many; none when the cancel came, or those of the native server were refused.
@@ -76,7 +78,9 @@ class ConstrainedRest:
         answer = self._ask(known[: len(known) - len(held)], options)
         if answer is None:
             return Step(tokens=())
-        step = self._take(answer["tokens"][len(held) :], answer["timings"])
+        drawn: list[int] = answer["tokens"]
+        step = self._take(drawn[len(held) :], answer["timings"])
+        self.evaluated = len(known) - len(held) + min(len(drawn) - 1, len(held) + len(step.tokens))
         if is_masked:
             if not step.tokens and not step.is_end:
                 raise self._matcher.dead_end()

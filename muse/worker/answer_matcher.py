@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 
@@ -82,10 +83,12 @@ class _Vocabulary:
     bos_token_id: int | None = None
 
     def __call__(self, text: bytes) -> Sequence[int]:
-        try:
-            return self.tokenize(text.decode())
-        except UnicodeDecodeError:  # a part of a character
-            return [self.byte_ids[byte] for byte in text]
+        ids: Sequence[int] = ()
+        with suppress(UnicodeDecodeError):  # a part of a character
+            ids = self.tokenize(text.decode())
+        # Some tokenisers leave out what their model has no token for.
+        is_all = b"".join(self.tokens[token] for token in ids) == text
+        return ids if is_all else [self.byte_ids[byte] for byte in text]
 
 
 def dead_end(fault: str, behind: str = "") -> EngineFault:
@@ -132,10 +135,6 @@ class AnswerMatcher:
             return False
         self._note(spelled)
         return True
-
-    def give_back(self, tokens: int) -> None:
-        """The last tokens taken have not come after all."""
-        self._matcher.rollback(tokens)
 
     def allowed(self) -> list[range]:
         """The tokens that may come next, ascending, end tokens among them where the answer may end. Raises EngineFault

@@ -288,7 +288,7 @@ async def test_a_forced_call_is_read_from_its_form(core: CoreFactory) -> None:
             cut = await start(running, request(tool_choice="required", max_tokens=1))
             outcome = await finished(cut)
             if outcome.finish_reason == "length":
-                assert cut.text("answer") == said[:9]
+                assert cut.text("answer") == ""
                 assert "cut off" in str(outcome.metrics.tool_warning)
 
 

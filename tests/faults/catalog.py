@@ -32,7 +32,7 @@ class Sees(Enum):
     GOES_ON = "a pause with a sign of life, then the rest of the answer; the receipt says `resumed`"
     CANCELLED = "the answer ends as cancelled, with what was said"
     POISON = "what was said, then the error `poison_prompt`; other requests are answered"
-    ENDS_OR_WAITS = "before its first token a pause; later what was said, then the error `constrained_reply_lost`"
+    DEAD_END = "what was said, all of it by the schema, then the error `constrained_dead_end`, which says where"
     LOST = "what was said, then the error `worker_lost`"
     REFUSED = "503 with the reason, at once; the page offers another try"
     SERVER_GONE = "the connection ends; the page says so and comes back with the next start"
@@ -178,10 +178,20 @@ ROWS: Final[tuple[Row, ...]] = (
         proof=("../actors/test_resume::test_a_poison_prompt_ends_and_harms_nobody_else",),
     ),
     Row(
-        fault="It dies in an answer with a `response_format`, which cannot be entered half way",
-        sees=Sees.ENDS_OR_WAITS,
+        fault="It dies in a constrained answer (`response_format`, a forced call)",
+        sees=Sees.GOES_ON,
         recovers=Recovers.REPLACED,
-        proof=("../actors/test_resume::test_an_answer_held_to_a_form_starts_again_or_ends",),
+        proof=(
+            "../actors/test_resume::test_a_constrained_answer_goes_on",
+            "test_constrained_kills::test_a_killed_answer_of_muse_nano_is_whole",
+            "test_constrained_kills::test_a_killed_answer_of_the_built_in_model_is_whole",
+        ),
+    ),
+    Row(
+        fault="A constrained answer meets a dead end: no token follows its schema",
+        sees=Sees.DEAD_END,
+        recovers=Recovers.NOT_NEEDED,
+        proof=("../actors/test_resume::test_a_dead_end_is_told_with_its_field",),
     ),
     Row(
         fault="It dies again and again before any token (crash loop)",

@@ -9,9 +9,9 @@ an undisturbed answer. A draft guesses ahead as ever. Tokens that leave no choic
 
 from __future__ import annotations
 
+import codecs
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import chain
 from typing import Any, Final
 
 import attrs
@@ -41,19 +41,21 @@ class Step:
 
 
 class ConstrainedRest:
-    """spelled: the bytes of each token. end: tokens that end an answer. only_whole: the engine takes the answer so far
-    as text, so it cannot go on inside a character."""
+    """spelled: the bytes of each token. end: tokens that end an answer. as_text: the engine takes the answer so far as
+    text, so it cannot begin inside a character. evaluated: how many of the tokens are in the native server's memory;
+    what was not asked for is not, nor is what was drawn last."""
 
     def __init__(
-        self, matcher: AnswerMatcher, *, spelled: Sequence[bytes], end: Collection[int], ask: Ask, only_whole: bool
+        self, matcher: AnswerMatcher, *, spelled: Sequence[bytes], end: Collection[int], ask: Ask, as_text: bool
     ) -> None:
         self._matcher = matcher
         self._spelled = spelled
         self._end = end
         self._ask = ask
-        self._only_whole = only_whole
+        self._as_text = as_text
         self._ahead = 2
         self._refused: int | None = None
+        self.evaluated = 0
 
     def next(self, known: Sequence[int], most: int) -> Step:
         """Further tokens, at most so many; none when the cancel came, or those of the native server were refused.
@@ -61,19 +63,24 @@ class ConstrainedRest:
         if self._matcher.is_over:
             return Step(tokens=(), is_end=True)
         allowed = self._matcher.allowed()
-        if len(allowed) == 1 and len(allowed[0]) == 1 and self._is_whole(allowed[0].start):
-            return self._take([allowed[0].start], {})
+        if len(allowed) == 1 and len(allowed[0]) == 1:
+            return self._take(allowed[0], {})
+        held = self._inside_character(known) if self._as_text else []
         options: dict[str, Any] = {"n_predict": min(self._ahead, most)}
-        is_masked = self._refused is not None or self._ahead == 1
+        is_masked = self._refused is not None or self._ahead == 1 or bool(held)
         if is_masked:
-            options = {"n_predict": 1, "grammar": _one_of(filter(self._is_whole, chain(*allowed)))}
+            # What is held has to come once more before the token that is wanted.
+            of_each = [*([range(token, token + 1)] for token in held), allowed]
+            options = {"n_predict": len(of_each), "grammar": _grammar(of_each)}
         if self._refused is not None:
             options["logit_bias"] = [[self._refused, _CERTAIN]]
         began = time.monotonic()
-        answer = self._ask(known, options)
+        answer = self._ask(known[: len(known) - len(held)], options)
         if answer is None:
             return Step(tokens=())
-        step = self._take(answer["tokens"], answer["timings"])
+        drawn: list[int] = answer["tokens"]
+        step = self._take(drawn[len(held) :], answer["timings"])
+        self.evaluated = len(known) - len(held) + min(len(drawn) - 1, len(held) + len(step.tokens))
         if is_masked:
             if not step.tokens and not step.is_end:
                 raise self._matcher.dead_end()
@@ -84,7 +91,7 @@ class ConstrainedRest:
             self._ahead = min(2 * self._ahead, _MOST_AHEAD)
         return step
 
-    def _take(self, tokens: Sequence[int], timings: dict[str, Any]) -> Step:
+    def _take(self, tokens: Iterable[int], timings: dict[str, Any]) -> Step:
         """As many of the tokens as may come."""
         self._refused = None
         taken: list[int] = []
@@ -95,34 +102,23 @@ class ConstrainedRest:
                 self._refused = token
                 break
             taken.append(token)
-        if self._only_whole:
-            whole = len(taken)
-            while whole and not _is_text(b"".join(self._spelled[token] for token in taken[:whole])):
-                whole -= 1
-            if whole < len(taken):
-                self._matcher.give_back(len(taken) - whole)
-                self._refused = None
-                del taken[whole:]
         return Step(tokens=tuple(taken), timings=timings)
 
-    def _is_whole(self, token: int) -> bool:
-        return not self._only_whole or token in self._end or _is_text(self._spelled[token])
+    def _inside_character(self, known: Sequence[int]) -> list[int]:
+        """The last tokens, back to where a character begins."""
+        held: list[int] = []
+        while not _is_text(b"".join(self._spelled[token] for token in known[: len(known) - len(held)])):
+            held.insert(0, known[len(known) - len(held) - 1])
+        return held
 
 
 def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    decoder.decode(data)
+    return not decoder.getstate()[0]
 
 
-def _one_of(tokens: Iterable[int]) -> str:
-    """A grammar of one token. tokens: ascending."""
-    ranges: list[list[int]] = []
-    for token in tokens:
-        if ranges and ranges[-1][1] == token - 1:
-            ranges[-1][1] = token
-        else:
-            ranges.append([token, token])
-    return f"%llguidance {{}}\nstart: <[{','.join(f'{first}-{last}' for first, last in ranges)}]>"
+def _grammar(of_each: Sequence[Sequence[range]]) -> str:
+    """A grammar of one token out of each."""
+    tokens = (",".join(f"{one.start}-{one.stop - 1}" for one in ranges) for ranges in of_each)
+    return f"%llguidance {{}}\nstart: {' '.join(f'<[{ranges}]>' for ranges in tokens)}"

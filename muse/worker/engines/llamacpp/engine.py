@@ -155,7 +155,7 @@ class LlamaCppEngine:
                     # Ended before the engine looked at it, a request has changed nothing that it shares.
                     left_behind = prompt[:expected]
                 elif reader.is_foretold:
-                    left_behind = prompt[: reader.processed] + reader.known
+                    left_behind = prompt[: reader.processed] + reader.evaluated
             except EngineFault as fault:
                 if not fault.fatal:
                     self._wait_idle(slot.number)  # it may still write what nobody takes
@@ -251,11 +251,11 @@ class LlamaCppEngine:
                 raise
 
         rest = ConstrainedRest(
-            matcher, spelled=spelled, end=loaded.ids.end, ask=ask, only_whole=not isinstance(prompt, list)
+            matcher, spelled=spelled, end=loaded.ids.end, ask=ask, as_text=not isinstance(prompt, list)
         )
         while not cancel.is_set and len(reader.known) < budget:
             step = rest.next(reader.known, budget - len(reader.known))
-            reader.add(step.tokens, spelled, step.timings)
+            reader.add(step.tokens, spelled, step.timings, evaluated=rest.evaluated)
             if step.is_end:
                 reader.end("eos")
                 return

@@ -90,6 +90,7 @@ class CompletionReader:
         self._held: list[int] = []
         self._waiting = ""
         self._drafted = self._accepted = 0
+        self._evaluated_ids: int | None = None
 
     @property
     def total(self) -> int:
@@ -187,9 +188,18 @@ class CompletionReader:
         part of any."""
         return not is_control and matcher.take_text(piece)
 
-    def add(self, tokens: Sequence[int], spelled: Sequence[bytes], timings: Mapping[str, Any]) -> None:
+    @property
+    def evaluated(self) -> list[int]:
+        """The known ids that the engine's memory holds. What a stream gave last may be missing there."""
+        return self.known if self._evaluated_ids is None else self.known[: self._evaluated_ids]
+
+    def add(
+        self, tokens: Sequence[int], spelled: Sequence[bytes], timings: Mapping[str, Any], *, evaluated: int
+    ) -> None:
         """More of an answer that is asked for a few tokens at a time. spelled: the bytes of each token of the model.
-        They leave when they end at a character's end. timings: the native server's for them."""
+        They leave when they end at a character's end. timings: the native server's for them. evaluated: how many of all
+        its memory holds."""
+        self._evaluated_ids = evaluated
         self._drafted += timings.get("draft_n", 0)
         self._accepted += timings.get("draft_n_accepted", 0)
         self.known += tokens

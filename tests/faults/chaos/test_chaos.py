@@ -13,7 +13,6 @@ from tests.faults.chaos.run import Model, Options, chaos
 LONG_S = float(os.environ.get("MUSE_CHAOS_S", "120"))
 
 
-@pytest.mark.slow
 async def test_some_seconds_of_chaos(tmp_path: Path) -> None:
     """Kills in quick succession: no answer wrong, cut or failed beyond the rules, and nothing left over."""
     options = Options(

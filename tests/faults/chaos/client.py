@@ -16,7 +16,7 @@ from tests.faults.chaos.reading import Said, StreamReader, Wrong, said_of_body
 
 CHAT: Final = "/v1/chat/completions"
 SILENCE_S: Final = 60.0
-"""Longest silence of a connection: streams send heartbeats, whole answers may wait for a load and an answer."""
+"""Longest silence of a stream, which has heartbeats, and of a short exchange. A whole answer comes when it comes."""
 IDLE_S: Final = 4.0
 """The server closes idle connections after 6 s; a request must not meet that moment."""
 MOST_DROPS: Final = 4
@@ -78,10 +78,10 @@ class Client:
         self.exchanges.append(exchange)
         return exchange
 
-    async def send(self, method: str, path: str, body: Any = None) -> Any:
+    async def send(self, method: str, path: str, body: Any = None, silence_s: float | None = SILENCE_S) -> Any:
         """A whole exchange; the JSON object. Raises Refused."""
         exchange = self._begin(method, path, body)
-        response = await self._http.request(method, path, json=body)
+        response = await self._http.request(method, path, json=body, timeout=silence_s)
         _note(exchange, response)
         exchange.text, exchange.over = response.text, trio.current_time()
         if response.status_code != 200:
@@ -90,7 +90,7 @@ class Client:
 
     async def whole(self, body: dict[str, Any]) -> Said:
         """An answer in one piece. Raises Refused."""
-        return said_of_body(await self.send("POST", CHAT, body))
+        return said_of_body(await self.send("POST", CHAT, body, silence_s=None))
 
     @asynccontextmanager
     async def stream(self, method: str, path: str, body: Any = None) -> AsyncGenerator[AsyncIterator[str]]:

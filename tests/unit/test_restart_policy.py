@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actors.supervisor.policy import GiveUp, Restart, RestartPolicy
+from actors.supervisor.policy import End, GiveUp, Restart, RestartPolicy
 
 
 def early(policy: RestartPolicy, now: float) -> Restart | GiveUp:
@@ -53,3 +53,33 @@ def test_another_try_starts_afresh() -> None:
         early(policy, now)
     policy.forget()
     assert early(policy, 3.0) == Restart(0.5)
+
+
+def test_what_was_loaded_once_may_be_loaded_again() -> None:
+    """No memory for a later load, a file that is away for a moment: the tries of any early death."""
+    policy = RestartPolicy()
+    policy.loaded(1.0)
+    decisions = [policy.on_death(now, had_token=False, reason="x", hopeless=True) for now in (0.0, 1.0, 4.0, 14.0)]
+    assert decisions[:3] == [Restart(0.5), Restart(2.0), Restart(8.0)]
+    assert isinstance(decisions[3], GiveUp)
+
+
+def test_refused_starts_never_give_up() -> None:
+    """0.5, 2, 8, then every 30 s; they count for no death, and a good load forgets them."""
+    policy = RestartPolicy()
+    refused = End(reason="Resource temporarily unavailable", refused=True)
+    pauses = [policy.decide(refused, float(now)) for now in range(100)]
+    assert pauses == [Restart(0.5), Restart(2.0), Restart(8.0), *[Restart(30.0)] * 97]
+    assert early(policy, 100.0) == Restart(0.5)
+    policy.loaded(1.0)
+    assert policy.decide(refused, 101.0) == Restart(0.5)
+
+
+def test_deaths_in_requests_never_give_up() -> None:
+    """They back off, apart from those of a worker that dies by itself."""
+    policy = RestartPolicy()
+    end = End(reason="It died.", in_request=True)
+    pauses = [policy.decide(end, float(now)) for now in range(20)]
+    assert pauses == [Restart(0.5), Restart(2.0), *[Restart(8.0)] * 18]
+    assert policy.decide(end, 1000.0) == Restart(0.5)
+    assert early(policy, 1001.0) == Restart(0.5)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from muse.protocol import Error
+from muse.protocol import Count, Error
 from muse.worker import child, exits, guard
 from muse.worker.child import cpu_seconds
 from tests.worker.client import PROJECT, WorkerProcess, chat, group_members, wait_for
@@ -51,15 +51,18 @@ def patched(tmp_path: Path, patch: str) -> WorkerProcess:
     return WorkerProcess(script=PATCHED.format(patch=patch, script=str(script)))
 
 
-def test_a_request_without_a_thread_is_refused_and_the_next_one_runs(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["generate", "small"])
+def test_a_request_without_a_thread_is_refused_and_the_next_one_runs(tmp_path: Path, name: str) -> None:
     """Generations and small commands; the worker lives, and their places are free again."""
-    with patched(tmp_path, NO_THREAD.format(names=("generate", "small"), times=2)) as worker:
+    with patched(tmp_path, NO_THREAD.format(names=(name,), times=10)) as worker:
         worker.ready()
-        refused = worker.finish(worker.start(chat("hi"))).end
-        assert isinstance(refused, Error)
-        assert (refused.code, refused.fatal) == ("capacity_exhausted", False)
-        again = worker.finish(worker.start(chat("hi"))).end
-        assert isinstance(again, Error)
+        for number in range(10):
+            if name == "generate":
+                worker.start(chat("hi"))
+            else:
+                worker.send(Count(request_id=f"c{number}", prompt_segments=chat("hi")))
+            refused = worker.wait(Error)
+            assert (refused.code, refused.fatal) == ("capacity_exhausted", False)
         assert worker.ask(chat("hi")).text == "ok"
         assert worker.count(chat("hi")) > 0
 

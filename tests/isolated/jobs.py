@@ -104,25 +104,8 @@ def garbage(_payload: bytes) -> bytes:
     return b""
 
 
-JOBS = {
-    job.__name__: job
-    for job in (
-        *(
-            echo,
-            pid,
-            burn,
-            hold_interpreter,
-            sleep,
-            grow,
-            keep,
-            allocate,
-            crash,
-            stop,
-            refuse,
-            fail,
-            complain,
-            limits,
-            garbage,
-        ),
-    )
-}
+_ALL = (
+    *(echo, pid, burn, hold_interpreter, sleep, grow, keep, allocate, crash, stop, refuse, fail, complain, limits),
+    garbage,
+)
+JOBS = {job.__name__: job for job in _ALL}

@@ -49,7 +49,8 @@ def grow(_payload: bytes) -> bytes:
 def keep(payload: bytes) -> bytes:
     """Keep memory after the job."""
     _kept.append(bytearray(b"x" * int(payload)))
-    return b"y" * (2 * 1024 * 1024)
+    time.sleep(0.2)
+    return b""
 
 
 _kept: list[bytearray] = []
@@ -75,8 +76,8 @@ def refuse(_payload: bytes) -> bytes:
     )
 
 
-def fail(_payload: bytes) -> bytes:
-    raise KeyError("bug")
+def fail(payload: bytes) -> bytes:
+    raise KeyError(payload.decode())
 
 
 def complain(_payload: bytes) -> bytes:

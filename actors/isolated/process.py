@@ -42,6 +42,7 @@ _READ_BYTES: Final = 256 * 1024
 _DRAIN_S: Final = 1.0
 _STDERR_LINES: Final = 30
 _STDERR_CHARS: Final = 300
+_ERROR_CHARS: Final = 4000
 
 _NO_RESPONSE: Final = -1
 """In place of a status: bytes came that are no response."""
@@ -68,6 +69,7 @@ class IsolatedProcess:
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._stderr_ended = trio.Event()
         self._killed = False
+        self._was_long = False  # the last exchange: it was looked at meanwhile
         self.calls = 0
         """Jobs that were begun."""
 
@@ -141,8 +143,9 @@ class IsolatedProcess:
         name = job.encode()
         request = (frames.REQUEST.pack(len(name), len(payload)) + name, payload)
         status, answer = await self._exchange(request, limit_s)
-        if len(payload) + len(answer) > _LARGE_BYTES and (await self._resident_bytes()) > IDLE_LIMIT_BYTES:
-            self.kill()  # it has its answer, but keeps too much memory
+        may_have_grown = self._was_long or len(payload) + len(answer) > _LARGE_BYTES
+        if may_have_grown and await self._resident_bytes() > IDLE_LIMIT_BYTES:
+            self.kill()  # its answer is here, but it keeps too much memory
         match status:
             case frames.RESULT:
                 return answer
@@ -156,7 +159,7 @@ class IsolatedProcess:
                 self.kill()
                 raise _too_large()
             case frames.ERROR:
-                log.error("job-failed job=%s error=%r stderr=%r", job, answer[:80], list(self._stderr))
+                log.error("job-failed job=%s error=%s", job, answer.decode("utf-8", "replace")[-_ERROR_CHARS:])
                 raise InternalFault(
                     "internal_error", "This request met a fault of the server. The server log has the details."
                 )
@@ -232,11 +235,13 @@ class IsolatedProcess:
     async def _wait_breach(self, limit_s: float) -> JobLost:
         """Return when the job is beyond its limits."""
         counted = 0.0
+        self._was_long = False
         while True:
             before = trio.current_time()
             await trio.sleep(POLL_S)
             slept = trio.current_time() - before
             counted += min(slept, LATE_S)
+            self._was_long = True
             if await self._resident_bytes() > MEMORY_LIMIT_BYTES:
                 return _too_large()
             if counted > limit_s and slept < LATE_S:

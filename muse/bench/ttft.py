@@ -54,7 +54,7 @@ async def _served(server: BenchServer, messages: Messages) -> tuple[float, int, 
         async with connection.stream("/v1/chat/completions", body) as lines:
             async for line in lines:
                 chunk = data_of(line) or {}
-                delta = chunk["choices"][0]["delta"] if chunk.get("choices") else {}
+                delta: dict[str, Any] = chunk["choices"][0]["delta"] if chunk.get("choices") else {}
                 if not first and (delta.get("content") or delta.get("reasoning_content")):
                     first = trio.current_time() - started
                 evaluated = chunk.get("muse_metrics", {}).get("prefilled_prompt_tokens", evaluated)

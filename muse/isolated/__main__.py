@@ -29,6 +29,7 @@ Jobs = Mapping[str, Callable[[bytes], bytes]]
 ADDRESS_SPACE_BYTES: Final = 2 * 1024**3
 """Bounds what one allocation takes between two looks of the main process. Linux only, macOS does not enforce it."""
 
+TRACEBACK_FRAMES: Final = 8
 CPU_SECONDS: Final = 60
 """Of one job. For a process whose main process and guard were both killed by force: nobody else ends it."""
 
@@ -46,8 +47,9 @@ def _answer(jobs: Jobs, name: str, payload: bytes) -> tuple[int, bytes]:
     except MemoryError:
         return frames.NO_MEMORY, b""
     except Exception as fault:  # the barrier around a stranger's input
-        traceback.print_exc()
-        return frames.ERROR, type(fault).__name__.encode()
+        # Where it was and of which kind, without its words, which may be a conversation's.
+        place = "".join(traceback.format_tb(fault.__traceback__)[-TRACEBACK_FRAMES:])
+        return frames.ERROR, f"{place}{type(fault).__name__}".encode()
 
 
 def _respond(status: int, payload: bytes) -> None:

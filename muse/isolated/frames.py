@@ -1,8 +1,8 @@
 """The frames between the main process and an isolated process: a fixed header, then its parts as raw bytes.
 
 A request has the job's name and its payload. A response has a status and a payload: with READY, which comes once and
-before the first request, the process id in digits; with FAULT a MuseError (faults.py); with ERROR the name of an
-unexpected exception, whose traceback went to stderr.
+before the first request, the process id in digits; with FAULT a MuseError (faults.py); with ERROR where
+an unexpected exception was raised, and its kind.
 """
 
 from __future__ import annotations

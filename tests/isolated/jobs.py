@@ -49,7 +49,8 @@ def grow(_payload: bytes) -> bytes:
 def keep(payload: bytes) -> bytes:
     """Keep memory after the job."""
     _kept.append(bytearray(b"x" * int(payload)))
-    return b"y" * (2 * 1024 * 1024)
+    time.sleep(0.2)
+    return b""
 
 
 _kept: list[bytearray] = []
@@ -75,8 +76,8 @@ def refuse(_payload: bytes) -> bytes:
     )
 
 
-def fail(_payload: bytes) -> bytes:
-    raise KeyError("bug")
+def fail(payload: bytes) -> bytes:
+    raise KeyError(payload.decode())
 
 
 def complain(_payload: bytes) -> bytes:
@@ -104,25 +105,8 @@ def garbage(_payload: bytes) -> bytes:
     return b""
 
 
-JOBS = {
-    job.__name__: job
-    for job in (
-        *(
-            echo,
-            pid,
-            burn,
-            hold_interpreter,
-            sleep,
-            grow,
-            keep,
-            allocate,
-            crash,
-            stop,
-            refuse,
-            fail,
-            complain,
-            limits,
-            garbage,
-        ),
-    )
-}
+_ALL = (
+    *(echo, pid, burn, hold_interpreter, sleep, grow, keep, allocate, crash, stop, refuse, fail, complain, limits),
+    garbage,
+)
+JOBS = {job.__name__: job for job in _ALL}

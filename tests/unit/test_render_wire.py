@@ -26,8 +26,8 @@ SOURCE = (
     "{% for m in messages %}{{ '<|start|>' + m.role }}{{ m.name }}{{ '<|message|>' }}"
     "{% if m.content is string %}{{ m.content }}{% else %}{% for p in m.content %}"
     "{{ '<|patch|>' if p.type == 'image' else p.text }}{% endfor %}{% endif %}"
-    "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{{ m.tool_call_id }}"
-    "{{ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"
+    "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}"
+    "{{ m.tool_call_id }}{{ '<|end|>' }}{% endfor %}{% if add_generation_prompt %}{{ '<|start|>assistant' }}{% endif %}"
 )
 TOKENS = ("<|start|>", "<|message|>", "<|end|>", MARKER)
 MODEL = attrs.evolve(READY, chat_template=SOURCE, special_tokens=TOKENS)
@@ -55,7 +55,9 @@ MESSAGES = (
 TOOLS = (Tool(name="f", description="does", parameters='{"type":"object","properties":{"a":{"type":"array"}}}'),)
 OPTIONS = TemplateOptions(values=(("effort", "high"), ("seed", 10**30)))
 KNOWN = {
-    2: KnownAnswer(ids=(7, 8, 9), header="<|start|>assistant", reasoning="thought", spelled="<|message|>An answer")
+    2: KnownAnswer(
+        ids=(7, 8, 9), header="<|end|><|start|>assistant", reasoning="thought", spelled="<|message|>An answer"
+    )
 }
 NOWS = (
     datetime(2026, 3, 1, 12, tzinfo=UTC),

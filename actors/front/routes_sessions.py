@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
-import trio
 from quart import Blueprint, Response, request
 
 from actors.front.body import read_parsed
 from actors.front.context import FrontContext
+from actors.front.json_answer import json_answer
 from actors.sessions.messages import DescribeSession, DescribeSessions, EndSession, SessionState, SetHistory
 from actors.transcripts.messages import RecordedTurn, SessionView
 from muse.api.chat_request import parse_session_id
@@ -32,12 +30,7 @@ def session_routes(context: FrontContext) -> Blueprint:
     @routes.get("/v1/sessions/<session_id:session_id>")
     async def show_session(session_id: str) -> Response:
         state = await sessions.ask(DescribeSession(session_id=parse_session_id(session_id)))
-
-        def written() -> bytes:
-            return "".join(json.JSONEncoder().iterencode(_described(state))).encode()
-
-        # In a thread and piece by piece, which lets the interpreter lock go: a session may have megabytes.
-        return Response(await trio.to_thread.run_sync(written), mimetype="application/json")
+        return await json_answer(lambda: _described(state))
 
     @routes.put("/v1/sessions/<session_id:session_id>")
     async def set_history(session_id: str) -> dict[str, object]:

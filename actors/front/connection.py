@@ -4,9 +4,9 @@ hypercorn's protocol objects turn bytes into ASGI calls; this class stands where
 TaskGroup, and differs from them in what a hostile or vanished client can cause:
 
 * Nothing that happens here leaves `run`: faults are logged, the socket is closed, the server goes on.
-* A reader task reads on while a request is answered, so that a client that goes away is noticed at once, also
-  behind pipelined bytes; the request's task is then cancelled. No `http.disconnect` message is ever sent
-  (under quart-trio it would cancel the task that is just finishing the answer).
+* A reader task reads on while a request is answered, so that a client that goes away is noticed, also behind
+  pipelined bytes: at once, or within 0.1 s before its answer has begun. The request's task is then cancelled. No
+  `http.disconnect` message is ever sent (under quart-trio it would cancel the task that is just finishing the answer).
 * A client that closes only its sending side behind a whole request is answered (`_outlast`).
 * A write has a deadline. A write that was begun and not finished (stall, cancellation) resets the connection.
 * Input that is waiting is read before a deadline counts, and one that this process slept through never does.
@@ -140,6 +140,7 @@ class Connection:
             nursery.cancel_scope.cancel()
 
     async def _read_in_time(self, arrived: trio.MemorySendChannel[bytes]) -> None:
+        """Read until the end of input, or of the patience that the state allows."""
         while True:
             with trio.CancelScope(deadline=self._reading.deadline) as self._reading:
                 await self._read(arrived)

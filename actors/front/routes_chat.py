@@ -6,7 +6,6 @@ its Turn cancels in whatever phase it is; a detached one goes on without its rea
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final
@@ -18,6 +17,7 @@ from quart.typing import ResponseReturnValue
 
 from actors.front.body import THREAD_BYTES, read_parsed
 from actors.front.context import FrontContext
+from actors.front.json_answer import json_answer
 from actors.front.reply_stream import StreamOptions, reply_events
 from actors.front.sse import sse_response
 from actors.reply import Failed, Reply
@@ -70,12 +70,7 @@ def chat_routes(context: FrontContext) -> Blueprint:
     @routes.get("/api/replies/<reply_id>/prompt")
     async def read_prompt(reply_id: str) -> Response:
         prompt = await sessions.ask(ShowPrompt(reply_id=reply_id))
-
-        def written() -> bytes:
-            return json.dumps({"id": reply_id, **prompt.to_dict()}).encode()
-
-        # In a thread: a prompt may have megabytes.
-        return Response(await run_in_thread(written), mimetype="application/json")
+        return await json_answer(lambda: {"id": reply_id, **prompt.to_dict()})
 
     @routes.post("/api/replies/<reply_id>/answer-now")
     async def answer_now(reply_id: str) -> dict[str, object]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from quart import Blueprint, Response, request
 
 from actors.front.body import read_parsed
 from actors.front.context import FrontContext
+from actors.front.json_answer import json_answer
 from actors.sessions.messages import DescribeSession, DescribeSessions, EndSession, SessionState, SetHistory
-from actors.threads import run_in_thread
 from actors.transcripts.messages import RecordedTurn, SessionView
 from muse.api.chat_request import parse_session_id
 from muse.api.fields import Offenders
@@ -45,12 +44,7 @@ def session_routes(context: FrontContext) -> Blueprint:
     @routes.get("/v1/sessions/<session_id:session_id>")
     async def show_session(session_id: str) -> Response:
         state = await sessions.ask(DescribeSession(session_id=parse_session_id(session_id)))
-
-        def written() -> bytes:
-            return "".join(json.JSONEncoder().iterencode(_described(state))).encode()
-
-        # In a thread and piece by piece, which lets the interpreter lock go: a session may have megabytes.
-        return Response(await run_in_thread(written), mimetype="application/json")
+        return await json_answer(lambda: _described(state))
 
     @routes.put("/v1/sessions/<session_id:session_id>")
     async def set_history(session_id: str) -> dict[str, object]:

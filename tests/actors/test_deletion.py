@@ -215,9 +215,9 @@ async def other_things(core: Core) -> None:
 async def test_a_reply_without_a_session_is_gone_when_its_time_is_over(
     core: CoreFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while nobody asks for anything, and with its chain."""
+    """Also while nobody asks for anything, and with its chain. No ping takes the place of the last line."""
     monkeypatch.setattr(shelf, "KEEP_S", 0.3)
-    async with core(SCRIPT, hang_limits=HangLimits(ping_after_s=1000)) as running:  # no ping takes a last line's place
+    async with core(SCRIPT, hang_limits=HangLimits(ping_after_s=1e3, silent_idle_s=1e3)) as running:
         cut = await said(running, "one two three", None, max_tokens=1)
         await (await running.sessions.ask(continuation(cut))).wait_outcome()
         await said(running, "fail", None)

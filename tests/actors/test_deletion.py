@@ -23,6 +23,7 @@ from actors.sessions.messages import (
     StartTurn,
 )
 from actors.supervisor.messages import SessionCommand
+from actors.supervisor.watchdog import HangLimits
 from actors.transcripts.messages import SaveDraft, ShowDraft
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.api.fields import Offenders
@@ -214,12 +215,13 @@ async def other_things(core: Core) -> None:
 async def test_a_reply_without_a_session_is_gone_when_its_time_is_over(
     core: CoreFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also while nobody asks for anything, and with its chain."""
+    """Also while nobody asks for anything, and with its chain. No ping takes the place of the last line."""
     monkeypatch.setattr(shelf, "KEEP_S", 0.3)
-    async with core(SCRIPT) as running:
+    async with core(SCRIPT, hang_limits=HangLimits(ping_after_s=1e3, silent_idle_s=1e3)) as running:
         cut = await said(running, "one two three", None, max_tokens=1)
         await (await running.sessions.ask(continuation(cut))).wait_outcome()
         await said(running, "fail", None)
+        await said(running, "one", None)
         while holders_of(SECRET):
             await trio.sleep(0.05)
         assert await is_gone(running, cut)

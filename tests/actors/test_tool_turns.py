@@ -367,7 +367,7 @@ async def test_an_answer_with_many_calls_comes_back(core: CoreFactory) -> None:
     block = "".join(str(part) for part in [*BLOCK[3:7], "Rome", *BLOCK[9:]])
     for tokens in ([block] * 300, [block * 300]):
         answer = {"tokens": [" to=weather", "<|message|>", *tokens]}
-        async with core(script({"when": "Rome?", **answer}, answer)) as running:
+        async with core({**script(answer), "context_length": 1_000_000}) as running:
             reply = await start(running, request(session_id="s"))
             outcome = await finished(reply)
             assert (len(reply.calls), outcome.finish_reason) == (300, "tool_calls")

@@ -88,6 +88,10 @@ def test_a_chat_is_saved_and_opened_again(thinking_page: Page, thinking_server: 
     assert session_id(page) != before
     assert held(page, thinking_server) == ["Be kind.", "Why so?", ANSWER]
     assert json.loads(saved(page, "JSON")[1])["messages"] == [system, question, said]
+    # A reload asks the server, which was told of the thinking and the figures, too.
+    page.reload()
+    expect(head_of(opened)).to_have_text(re.compile(r"Thought for .* tokens"))
+    assert opened.locator(".receipt").inner_text() == receipt
     bodies = record_requests(page)
     wait_over(ask(page, "plain"))
     assert contents(bodies[0]["messages"]) == ["Be kind.", "Why so?", ANSWER, "plain"]

@@ -1,7 +1,7 @@
 // An answer as its updates and the server's records make it: thinking and text apart, and a way back from a try to go on.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { applyUpdate, asTurn, newAnswer, reopen, restoredMessage, userMessage } from "../../../web_dist/state/messages.js";
+import { applyUpdate, asTurn, detailsOf, newAnswer, reopen, restoredMessage, userMessage } from "../../../web_dist/state/messages.js";
 import { pictureAttachment } from "../../../web_dist/state/pictures.js";
 
 const RECEIPT = { thinking_ms: 500, thinking_tokens: 4, earlier_thinking_ms: 1000, earlier_thinking_tokens: 8, cancelled: false };
@@ -74,6 +74,16 @@ test("what API programs wrote goes back as it came, and nothing that is for disp
   assert.deepEqual(restored.map(asTurn), told);
   assert.equal(restored[0].text, "ab");
   assert.deepEqual(restored[0].pictures.map(({ name, size }) => [name, size]), [["Picture 1", 3]]);
+});
+
+test("what the server shows beside an answer is told with a changed history, and only what is known", () => {
+  const known = { reasoning_content: "Hm.", reply_id: "r", finish_reason: "stop", muse_metrics: RECEIPT };
+  const record = { role: "assistant", content: "Yes.", ...known };
+  assert.deepEqual(detailsOf(restoredMessage(record)), known);
+  const error = { message: "It broke.", code: "worker_lost" };
+  assert.deepEqual(detailsOf(restoredMessage({ ...record, error })), { ...known, error });
+  assert.deepEqual(detailsOf(restoredMessage({ role: "assistant", content: "Yes." })), {});
+  assert.deepEqual(detailsOf(userMessage("hi")), {});
 });
 
 test("a message with pictures has them before its text, and without a text it has only them", () => {

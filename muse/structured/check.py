@@ -95,7 +95,7 @@ class _Judges:
     def __init__(self, reader: Reader, original: object) -> None:
         assert isinstance(reader, PythonReader)
         self._reader = reader
-        self._validator = None if original is None else _validator(original)
+        self._validator = None if original is None else client_validator(original)
 
     def fault_of(self, answer: bytes) -> str | None:
         if not self._reader.reads(answer):
@@ -124,12 +124,13 @@ def _multiple(_: object, factor: Any, value: Any, __: object) -> Iterator[Valida
             yield ValidationError("is no multiple")
 
 
-def _validator(schema: Any) -> Any:
+def client_validator(schema: Any) -> Any:
+    """Validates answers by a client's schema, but for patterns."""
     library: Any = validators
     kind = library.validator_for(schema, default=Draft202012Validator)
     # The registry is empty: the default one would fetch references from the network.
-    registry: Any = Registry()
-    return library.extend(kind, {"pattern": _no_check, "multipleOf": _multiple})(schema, registry=registry)
+    empty: Any = Registry
+    return library.extend(kind, {"pattern": _no_check, "multipleOf": _multiple})(schema, registry=empty())
 
 
 @attrs.frozen
@@ -155,7 +156,7 @@ def _placed(written: EngineSchema, fault: str) -> SchemaFault:
 
 
 def _fault_in(part: _Part, written: EngineSchema, deadline: float) -> str | None:
-    if not isinstance(part.schema, dict) or cpu_seconds() > deadline:
+    if isinstance(part.schema, bool) or cpu_seconds() > deadline:
         return None
     schema: dict[str, Any] = {**part.schema, "$defs": written.definitions}
     return fault_of(schema, walks=_FEW_WALKS)
@@ -163,6 +164,7 @@ def _fault_in(part: _Part, written: EngineSchema, deadline: float) -> str | None
 
 def _parts(schema: Mapping[str, Any], written: EngineSchema, seen: set[str]) -> Iterator[_Part]:
     for key, value in schema.items():
+        many: list[Any] = value
         if key == "$ref":
             name = value.rpartition("/")[2]
             if name not in seen:
@@ -171,7 +173,7 @@ def _parts(schema: Mapping[str, Any], written: EngineSchema, seen: set[str]) -> 
         elif key in ("properties", "patternProperties"):
             yield from (_Part((key, name), inner) for name, inner in value.items())
         elif key in ("allOf", "anyOf", "oneOf", "prefixItems") or (key == "items" and isinstance(value, list)):
-            yield from (_Part((key, index), inner) for index, inner in enumerate(value))
+            yield from (_Part((key, index), inner) for index, inner in enumerate(many))
         elif key in ("items", "additionalItems", "additionalProperties"):
             yield _Part((key,), value)
 

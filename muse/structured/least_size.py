@@ -58,14 +58,11 @@ def without_endless(schema: Any, sizes: Sizes) -> Any:
 
 
 def _pruned(key: str, value: Any, sizes: Sizes) -> Any:
-    many: list[Any] = value
     if key in ("properties", "patternProperties"):
         return {name: without_endless(inner, sizes) for name, inner in value.items()}
-    if key in ("items", "additionalItems", "additionalProperties") and not isinstance(value, list):
-        return without_endless(value, sizes)
-    if key in ("allOf", "anyOf", "oneOf", "prefixItems", "items"):
-        return [without_endless(inner, sizes) for inner in many]
-    return value
+    if key in ("allOf", "anyOf", "oneOf", "prefixItems") or (key == "items" and isinstance(value, list)):
+        return [without_endless(inner, sizes) for inner in cast("list[Any]", value)]
+    return without_endless(value, sizes) if key in ("items", "additionalItems", "additionalProperties") else value
 
 
 def _types(schema: Mapping[str, Any]) -> Iterable[str]:

@@ -54,7 +54,7 @@ def plain_value(key: str, value: Any, pointer: str, *, draft_4: bool, merged: bo
             raise SchemaFault(pointer, "must be a list of strings")
     elif not isinstance(value, str):
         raise SchemaFault(pointer, "must be a string")
-    return value
+    return cast("Any", value)
 
 
 def check_numbers(value: Any, pointer: str) -> None:

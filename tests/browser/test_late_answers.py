@@ -10,9 +10,11 @@ from playwright.sync_api import APIResponse, Page, Route, expect
 
 from tests.browser.conftest import PageWatch
 from tests.browser.files import add, attached, composer
+from tests.browser.held_stream import holding
 from tests.browser.scripts import ask, session_id, wait_over
 from tests.browser.test_composer import SAVE, begin_endless, queued, say
 from tests.browser.test_drafts import is_save, reload
+from tests.browser.test_pictures import png
 from tests.server_process import HANG_GUARD_S, ServerProcess
 
 pytestmark = pytest.mark.browser
@@ -234,3 +236,28 @@ def test_edit_again_keeps_what_is_being_written(chromium_page: Page, watch: Page
     field.fill("newer")
     page.get_by_role("button", name="Edit again").click()
     expect(field).to_have_value("first edit\n\nnewer")
+
+
+def test_the_price_of_an_image_follows_the_model(chromium_page: Page, chat_server: ServerProcess) -> None:
+    """It may have been asked before the model was there; the one that is loaded may see images smaller."""
+    page = chromium_page
+    state = chat_server.wait_ready()
+    state["model"]["supports"]["image"] = True
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(json={"tokens": 100 - 90 * (len(asked) > 1), "rows": 1, "columns": 1})
+
+    page.route("**/api/picture-tokens*", answer)
+    with holding() as feed:
+        feed.replace(page, "**/api/events")
+        reload(page)
+        feed.event("state", state)
+        expect(page.get_by_test_id("status")).to_contain_text("Ready")
+        add(page, png("red"))
+        expect(attached(page)).to_contain_text("100 tokens")
+        state["model"]["max_image_cells"] = 16
+        feed.event("state", state)
+        expect(attached(page)).to_contain_text("10 tokens")
+        assert len(asked) == 2

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -17,7 +19,11 @@ from muse.worker.engines.base import CancelToken, EngineFault
 from muse.worker.engines.native import exchange
 from muse.worker.engines.native.exchange import Exchange, Link, Refused
 from muse.worker.engines.native.lines import Cancelled, NativeLines
+from muse.worker.engines.native.program import NativeProgram
 from muse.worker.engines.native.wire import ErrorLine, Line, OpDone, Terminal, TokenLine
+from tests.native.doubles import make_artifact, make_program
+from tests.native.test_double import LONG
+from tests.worker.client import HANG_S, wait_for
 
 END = Terminal(
     prompt_tokens=1, completion_tokens=1, finish_reason="stop", reused_prompt_tokens=0, prefilled_prompt_tokens=1,
@@ -203,3 +209,40 @@ def test_a_line_is_waited_for_in_time_of_the_workers_own() -> None:
     assert lines.next(0.0) is None
     assert lines.next(0.01) is None
     child.queue.put(None)
+
+
+def test_what_was_said_before_a_death_is_told_before_it(tmp_path: Path) -> None:
+    """However long it takes to be read: the program has been dead for a while when its first word is taken."""
+    artifact = make_artifact(tmp_path)
+    told: list[str] = []
+    lost = threading.Event()
+
+    def take(text: str) -> None:
+        if not told:
+            wait_for(lambda: program.cpu_seconds() is None)
+        told.append(text)
+
+    def note_loss(fault: EngineFault, returncode: int) -> None:
+        told.append(f"{fault.code} {returncode}")
+        lost.set()
+
+    program = NativeProgram(note_loss, told.append)
+    command = [
+        str(make_program(tmp_path, dies_at=3)),
+        f"--model_path={artifact / 'model.pte'}",
+        f"--tokenizer_path={artifact / 'tokenizer.json'}",
+        "--bos_id=500",
+        "--eos_id=501",
+    ]
+    program.start(command, 4, lambda _fraction, _stage: None)
+    with program.turn(CancelToken()) as turn:
+        assert turn is not None
+        with pytest.raises(EngineFault, match="closed its pipes"):
+            turn.generate({"prompt": LONG}, take, CancelToken(), lambda _end: None)
+    assert lost.wait(HANG_S)
+    assert program._child is not None
+    with program._child._process:  # closes its pipes
+        pass
+    assert program._link is not None
+    os.close(program._link.control_fd)
+    assert (len(told), told[-1]) == (4, "engine_error -11")

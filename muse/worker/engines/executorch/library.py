@@ -10,20 +10,28 @@ A call holds the interpreter's lock until it is over, and nothing can end it bef
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-from collections.abc import Iterable, Sequence
+import io
+import re
+from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
+from muse.worker.child import plain
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.executorch.decoding import Array
 
 # ScalarType numbers of the runtime, which it shares with torch.
 DTYPES: Final = {4: "int64", 5: "float16", 6: "float32", 11: "bool", 15: "bfloat16"}
 
+
+_PLACE: Final = re.compile(r"^\[\S+\] ")
+"""Where in its source a line of the log was written."""
+_LAST_WORDS: Final = 3
 
 Tensors = list[tuple[str, tuple[int, ...]]]
 
@@ -94,11 +102,18 @@ class Program:
 
     def _open(self) -> Any:
         binding = self.library.binding
-        try:
+
+        def load() -> Any:
             return binding._load_program(str(self._path), program_verification=binding.Verification.InternalConsistency)
+
+        try:
+            return load()
         except RuntimeError as fault:
             raise EngineFault(
-                "bad_request", f"ExecuTorch cannot load {self._path}: {fault}. Fetch the file again", fatal=True
+                "bad_request",
+                f"ExecuTorch cannot load {self._path}: {_reason(fault, load)}. It is damaged (fetch it again), or made "
+                f"by another version than this one ({self.library.versions})",
+                fatal=True,
             ) from fault
 
     def constant(self, name: str) -> object:
@@ -111,8 +126,9 @@ class Program:
         try:
             return Method(program.load_method(name), name, program)
         except RuntimeError as fault:
+            reason = _reason(fault, lambda: program.load_method(name))
             raise EngineFault(
-                "engine_error", f"ExecuTorch cannot load the method {name} of this program: {fault}", fatal=True
+                "engine_error", f"ExecuTorch cannot load the method {name} of this program: {reason}", fatal=True
             ) from fault
 
     def inputs(self, name: str) -> Tensors:
@@ -124,6 +140,17 @@ class Program:
         """Type and largest shape of each result."""
         meta: Any = self._program.method_meta(name)
         return _described(meta.output_tensor_meta(number) for number in range(meta.num_outputs()))
+
+
+def _reason(fault: RuntimeError, again: Callable[[], object]) -> str:
+    """Why a load failed. The exception has a number; the words are on the log alone, which is heard by failing once
+    more."""
+    log = io.StringIO()
+    # The extension writes its log by Python's own standard error.
+    with contextlib.redirect_stderr(log), contextlib.suppress(RuntimeError):
+        again()
+    lines = [_PLACE.sub("", line) for line in log.getvalue().splitlines()]
+    return f"{fault} ({'; '.join(map(plain, lines[-_LAST_WORDS:]))})" if lines else str(fault)
 
 
 def _described(infos: Iterable[Any]) -> Tensors:

@@ -29,6 +29,7 @@ class NativeLines:
         self._child = child
         self.now: Final = Attention().now
         self._items: queue.Queue[bytes | Cancelled | None] = queue.Queue()  # None: its output has ended
+        self._is_read = threading.Event()
         threading.Thread(target=self._read, name="native lines", daemon=True).start()
 
     def _read(self) -> None:
@@ -84,9 +85,14 @@ class NativeLines:
 
     def gone(self) -> NoReturn:
         """Its pipes have ended: mostly that is its death, so let its watcher speak first."""
+        self._is_read.set()
         if self._child.wait_lost(_END_WAIT_S):
             threading.Event().wait(_END_WAIT_S)
         raise EngineFault("engine_error", "the native worker closed its pipes", fatal=True)
+
+    def wait_read(self) -> None:
+        """Wait a moment until the owner has taken all that was said before the end."""
+        self._is_read.wait(_END_WAIT_S)
 
 
 def distrust(reason: str) -> NoReturn:

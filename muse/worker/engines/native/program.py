@@ -72,9 +72,9 @@ class NativeProgram:
             os.close(theirs)
         ready = _first_line(child, command[0], size_bytes, report)
         load_s = time.monotonic() - began
-        child.watch(lambda returncode: self._lost(child.death(returncode), returncode))
+        lines = NativeLines(child)
         self._link = Link(
-            lines=NativeLines(child),
+            lines=lines,
             patch_level=ready.patch_level,
             control_fd=control_fd,
             drain_s=min(max(load_s, LEAST_DRAIN_S), MOST_DRAIN_S),
@@ -82,6 +82,7 @@ class NativeProgram:
             overdue=self._overdue,
             broken=lambda fault: self._lost(fault, 0),
         )
+        child.watch(lambda returncode: self._ended(child, lines, returncode))
         self._kind_is_known.wait(_DETECTED_WAIT_S)
         return Started(ready=ready, kind=self._kind)
 
@@ -116,6 +117,14 @@ class NativeProgram:
         """Kill the process. Idempotent, any thread."""
         if self._child:
             self._child.close()
+
+    def _ended(self, child: Child, lines: NativeLines, returncode: int) -> None:
+        """Tell of its end, after what it said before: what was generated is not to be generated again."""
+        with self._free:
+            is_owned = not self._is_free
+        if is_owned:
+            lines.wait_read()
+        self._lost(child.death(returncode), returncode)
 
     def _read_kind(self, line: str) -> bool:
         if found := _DETECTED.search(line):

@@ -142,7 +142,7 @@ class AnswerMatcher:
         mask: bytes = self._matcher.compute_bitmask()
         bits = f"{int.from_bytes(mask, 'little'):b}"[::-1][: self._tokens.size]
         ranges = [range(*found.span()) for found in _BITS.finditer(bits)]
-        if not ranges:
+        if self._matcher.is_error() or not ranges:
             raise self.dead_end()
         return ranges
 

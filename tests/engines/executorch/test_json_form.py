@@ -13,8 +13,12 @@ import pytest
 
 from muse.protocol import Error, Tokens
 from muse.worker.json_form import check_answer, grammar_of
-from tests.api.test_openai_client import client, test_an_answer_in_the_form_of_a_schema  # noqa: F401 - to be run here
-from tests.api.test_prompts import test_a_json_answer_has_the_same_prompt  # noqa: F401
+from tests.api.test_constrained_answers import (  # noqa: F401 - to be run here
+    test_a_cut_json_answer_is_continued,
+    test_a_further_turn_reuses_a_json_answer,
+    test_a_json_answer_has_its_header,
+)
+from tests.api.test_openai_client import client, test_an_answer_in_the_form_of_a_schema  # noqa: F401
 from tests.api.test_tools import (  # noqa: F401
     test_a_call_can_be_forced_with_any_model,
     test_a_schema_that_cannot_be_followed_is_named,

@@ -47,7 +47,7 @@ class JsonConstraint:
     def narrow(self, row: Row) -> tuple[Row, Ids | None]:
         """See Constraint. Raises EngineFault."""
         mask = np.frombuffer(self._matcher.compute_bitmask(), np.uint8, count=len(self._limits))
-        if not mask.any():
+        if self._matcher.is_error() or not mask.any():
             raise self._dead_end()
         if np.bitwise_count(mask).sum() <= self._size * _FEW:
             ids = np.flatnonzero(np.unpackbits(mask, count=self._size, bitorder="little").view(np.bool_))

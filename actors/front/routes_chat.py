@@ -6,6 +6,7 @@ its Turn cancels in whatever phase it is; a detached one goes on without its rea
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final

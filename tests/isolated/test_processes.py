@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 import time
 from collections.abc import AsyncIterator
@@ -105,6 +106,8 @@ async def test_errors_of_a_job_come_back_as_they_were(caplog: pytest.LogCaptureF
 
 async def test_the_system_ends_what_nobody_else_can() -> None:
     """A job has a bounded processor time, however many there were before, and a crash writes no core file."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (most, most))
     async with running() as processes:
         for _ in range(2):
             left_s, core_bytes = json.loads(await processes.call("limits", b"", limit_s=LIMIT_S))
@@ -223,6 +226,22 @@ async def test_a_start_that_fails_is_tried_again(fault: Exception, monkeypatch: 
             await trio.sleep(0.01)
 
 
+async def test_absence_of_both_ends_no_job() -> None:
+    """The machine slept: a job that is not done yet has the rest of its time, and not what passed meanwhile."""
+    async with running() as processes:
+        pid = await pid_of(processes)
+        async with trio.open_nursery() as nursery:
+
+            async def be_absent() -> None:
+                await trio.sleep(0.1)
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(2.6)
+                os.kill(pid, signal.SIGCONT)
+
+            nursery.start_soon(be_absent)
+            assert await processes.call("burn", b"0.3", limit_s=2.5) == b""
+
+
 async def test_a_process_that_ends_at_its_start_is_no_process() -> None:
     """The same as one that cannot be started."""
     async with running("tests.isolated.no_such_module") as processes:
@@ -239,14 +258,15 @@ async def test_a_lost_warm_up_is_not_tried_again() -> None:
         assert await pid_of(processes) == pid
 
 
-async def test_a_cancelled_call_in_the_queue_costs_nothing() -> None:
+async def test_a_cancelled_call_in_the_queue_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its place is free, and the process goes to the next."""
+    monkeypatch.setattr(pool, "MAX_PROCESSES", 1)
     async with running() as processes:
-        await pid_of(processes)
+        first = await pid_of(processes)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: processes.call("sleep", b"0.2", limit_s=LIMIT_S))
             await trio.sleep(0.05)
             with trio.move_on_after(0.05) as scope:
                 await pid_of(processes)
             assert scope.cancelled_caught
-            assert await processes.call("echo", b"x", limit_s=LIMIT_S) == b"x"
+            assert await pid_of(processes) == first

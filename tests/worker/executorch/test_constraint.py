@@ -129,8 +129,12 @@ def test_a_form_that_becomes_too_much_ends_the_answer() -> None:
     constraint = constraint_of({"type": "string", "pattern": "^(a{1,9999}){900,9999}$"})
     (quote,) = TOKENIZER.encode('"', special=False)
     assert allowed_by(constraint) == {quote}
+    constraint.take(quote)
+    (letter,) = TOKENIZER.encode("a", special=False)
     with pytest.raises(EngineFault, match="cannot go on") as caught:
-        constraint.take(quote)
+        for _ in range(900):
+            constraint.narrow(ROW)
+            constraint.take(letter)
     assert caught.value.code == "constrained_dead_end"
     with pytest.raises(EngineFault, match="cannot go on"):
         constraint.narrow(ROW)

@@ -131,10 +131,14 @@ def test_a_form_that_becomes_too_much_ends_the_answer() -> None:
     assert allowed_by(constraint) == {quote}
     constraint.take(quote)
     (letter,) = TOKENIZER.encode("a", special=False)
-    with pytest.raises(EngineFault, match="cannot go on") as caught:
+
+    def write_on() -> None:
         for _ in range(900):
             constraint.narrow(ROW)
             constraint.take(letter)
+
+    with pytest.raises(EngineFault, match="cannot go on") as caught:
+        write_on()
     assert caught.value.code == "constrained_dead_end"
     with pytest.raises(EngineFault, match="cannot go on"):
         constraint.narrow(ROW)

@@ -24,7 +24,7 @@ import attrs
 from actors.transcripts.messages import CommitTurn, RecordedTurn, RecordTurn, SessionView
 from muse.api.images import Picture, bytes_in_memory
 from muse.api.message import Message, pictures_of
-from muse.api.tool_messages import same_calls
+from muse.api.tool_messages import key_of_calls, same_calls
 from muse.api.tools import ToolCall
 from muse.chat.splice import KnownAnswer
 
@@ -202,14 +202,14 @@ def _chars(calls: tuple[ToolCall, ...]) -> int:
 def _without_ids(turns: Sequence[RecordedTurn], answers: Sequence[Message]) -> list[RecordedTurn]:
     """What is known of each answer, from the first that differs on: that of the next turn that says the same, for
     answers may have been taken out; else what the client says."""
-    places: dict[str, deque[int]] = {}
+    places: dict[object, deque[int]] = {}
     for place, turn in enumerate(turns):
-        places.setdefault(turn.content, deque()).append(place)
+        places.setdefault((turn.content, key_of_calls(turn.tool_calls)), deque()).append(place)
     known: list[RecordedTurn] = []
     behind = -1
     for given in answers:
-        same = places.get(given.content, deque())
-        while same and (same[0] <= behind or not _is_same(turns[same[0]], given)):
+        same = places.get((given.content, key_of_calls(given.tool_calls)), deque())
+        while same and same[0] <= behind:
             same.popleft()
         if same:
             behind = same.popleft()

@@ -94,6 +94,11 @@ def same_calls(one: Sequence[ToolCall], other: Sequence[ToolCall]) -> bool:
     )
 
 
+def key_of_calls(calls: Sequence[ToolCall]) -> tuple[tuple[str, str], ...]:
+    """Equal for those that are the same calls (`same_calls`)."""
+    return tuple((call.name, _canonical(call.arguments)) for call in calls)
+
+
 def _canonical(arguments: str) -> str:
     # As text: in Python 1, 1.0 and true are equal.
     return json.dumps(json.loads(arguments), sort_keys=True)

@@ -71,9 +71,10 @@ def pictures_of(messages: Iterable[Message]) -> frozenset[Picture]:
 
 
 def request_chars(messages: Iterable[Message]) -> int:
-    """What a conversation holds in memory, in characters: its texts, calls and images in base64."""
+    """What a conversation holds in memory, in characters: its texts, calls, details and images in base64."""
     return sum(
         len(message.content)
+        + len(message.details)
         + sum(len(call.arguments) for call in message.tool_calls)
         + sum(len(image.picture.base64) for image in message.images)
         for message in messages

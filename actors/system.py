@@ -113,10 +113,10 @@ async def run_system(
         await nursery.start(keeper.run)
         await nursery.start(manager.run)
         async with trio.open_nursery() as helpers:
+            helpers.start_soon(memory.run)
             await helpers.start(forms.run)
             async with trio.open_nursery() as front:
                 front_stop = trio.Event()
-                front.start_soon(memory.run)
                 await front.start(partial(serve, gate, sockets=binding.sockets, stop=front_stop, limits=limits))
                 task_status.started(system)
                 await system.stop.wait()
@@ -124,7 +124,6 @@ async def run_system(
                 board.change(stopping=True)  # streams of state end themselves
                 sessions.address.close()  # every reply gets its outcome, so streams of answers end themselves
                 front_stop.set()
-                memory.stop()
             helpers.cancel_scope.cancel()
         supervisor.address.close()
         transcripts.address.close()

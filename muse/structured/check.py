@@ -56,7 +56,7 @@ def fault_of(schema: Any, *, original: object = None, walks: int = WALKS) -> str
     took = cpu_seconds() - started
     for reader in read.values():
         if error := reader.error():
-            return f"the engine cannot hold an answer to this: {_words(error)}"
+            return f"the engine cannot compile it: {_words(error)}"
     if took > COMPILE_S:
         return f"takes the engine too long to compile ({took:.1f} s); make it smaller, or multipleOf a smaller number"
     judges = _Judges(read["llguidance"], original)
@@ -68,7 +68,7 @@ def fault_of(schema: Any, *, original: object = None, walks: int = WALKS) -> str
             return f"the engine cannot go on after {_shown(end.answer)}: {what}"
         for answer in answers:
             if wrong := judges.fault_of(answer):
-                return f"the engine would allow {_shown(answer)}, although {wrong}"
+                return f"the engine would also accept {_shown(answer)}, although {wrong}"
     return None
 
 

@@ -119,7 +119,9 @@ class _Writer:
         if size == math.inf:
             raise SchemaFault("#", "has no answer: what it requires is false, or contains itself again and again")
         if size > MAX_ANSWER_CHARS:
-            raise SchemaFault("#", f"asks for answers of {size:.0f} characters or more; at most {MAX_ANSWER_CHARS} go")
+            raise SchemaFault(
+                "#", f"requires answers of at least {size:.0f} characters; at most {MAX_ANSWER_CHARS} are supported"
+            )
         written = without_endless(written, sizes)
         definitions = {name: without_endless(definitions[name], sizes) for name in sizes}
         notes = list(self._notes)

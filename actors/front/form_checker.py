@@ -153,8 +153,8 @@ class FormChecker:
     async def _blame(self, asked: Sequence[AskedSchema]) -> ClientFault | None:
         """The error of the first schema that cannot be checked alone either. None: it is only all of them together, or
         there are too many to tell."""
-        until = trio.current_time() + LIMIT_S  # each has its whole limit: what is left of another's would blame wrongly
-        for schema in asked:
+        until = inf
+        for schema in asked:  # each with its whole limit: what another left of it would blame wrongly
             if trio.current_time() > until:
                 return None
             try:
@@ -163,6 +163,8 @@ class FormChecker:
                 return _lost((schema,), lost)
             except ClientFault as fault:
                 return fault.again()
+            if until == inf:  # not before: the first one waits for the process that takes the lost one's place
+                until = trio.current_time() + LIMIT_S
         return None
 
     def _keep(self, key: bytes, kept: _Kept) -> None:

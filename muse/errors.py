@@ -18,6 +18,9 @@ _TYPE_BY_STATUS: Final[Mapping[int, str]] = {
     403: "permission_error",
     429: "capacity_error",
 }
+_TRY_AGAIN: Final = frozenset({429, 503})
+RETRY_AFTER_S: Final = 5
+"""Where nobody knows better. A model process is back by then, most of the time."""
 
 
 class MuseError(Exception):
@@ -28,7 +31,8 @@ class MuseError(Exception):
         detail: one sentence for people: what, where, how to mend it. No prompt or answer text.
         status: HTTP status the front answers with.
         param: path of the offending request field (`messages[2].role`), if there is one.
-        retry_after_s: seconds after which the same request may work (sent as Retry-After).
+        retry_after_s: seconds after which the same request may work (sent as Retry-After). Every 429 and 503 has it:
+            RETRY_AFTER_S if nothing else is said.
         data: extra members of the error object, such as token counts.
     """
 
@@ -49,7 +53,7 @@ class MuseError(Exception):
         self.detail = detail
         self.status = self.default_status if status is None else status
         self.param = param
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = RETRY_AFTER_S if retry_after_s is None and self.status in _TRY_AGAIN else retry_after_s
         self.data: Mapping[str, JsonScalar] = dict(data or {})
 
     def again(self) -> Self:

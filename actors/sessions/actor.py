@@ -4,9 +4,10 @@ Inbox: StartTurn, CancelTurn, FindReply, ShowPrompt, AnswerNow, DescribeSession,
 EndSession.
 Tells: the turns, the StateBoard (counts of running and queued).
 
-Rule of admission: first in, first out; at most the worker's `max_inflight_requests` at a time; one
-turn of a session at a time (a second request on it waits without holding others up). Turns are
-admitted when the model is there, and re-counted whenever a turn ends or the board changes.
+Rule of admission: first in, first out among those whose prompt is ready, so that a rendering that takes
+long holds nobody up; at most the worker's `max_inflight_requests` at a time; one turn of a session at a
+time (a second request on it waits without holding others up), in order. Turns are admitted when the model
+is there, and re-counted whenever a prompt is ready, a turn ends or the board changes.
 """
 
 from __future__ import annotations
@@ -123,11 +124,13 @@ class SessionManager:
     def _start(self, message: StartTurn, nursery: trio.Nursery) -> None:
         if message.port.closed:
             return  # the client left before its turn was even made
-        if len(self._queue) >= self._limits.queue and not self._has_room_for(message.request.session_id):
+        next_ones, waiting = self._split_queue()
+        has_place = self._has_room_for(message.request.session_id, self._running + next_ones)
+        if len(waiting) >= self._limits.queue and not has_place:
             message.port.fail(
                 Unavailable(
                     "queue_full",
-                    f"{len(self._queue)} requests are waiting for the model already. Try again in a moment.",
+                    f"{len(waiting)} requests are waiting for the model already. Try again in a moment.",
                     status=429,
                     retry_after_s=self._limits.retry_after_s,
                 )
@@ -156,6 +159,7 @@ class SessionManager:
             supervisor=self._supervisor,
             transcripts=self._transcripts,
             unattended_s=self._limits.unattended_s,
+            on_prepared=self._admit,
             earlier=earlier,
         )
         held = sum(other.request_chars for other in self._running + self._queue)
@@ -231,10 +235,11 @@ class SessionManager:
                 self._queue.remove(turn)
             self._shelf.finish(turn, trio.current_time())
             self._turn_over.notify()
+            self._outdate_next(turn.reply.session_id)
             self._admit()
 
     def _cancel(self, message: CancelTurn) -> bool:
-        candidates = self._running + self._queue if message.reply_id is not None else self._running
+        candidates = self._running + (self._queue if message.reply_id is not None else self._split_queue()[0])
         for turn in candidates:
             wanted = message.reply_id or message.session_id
             seen = turn.reply.id if message.reply_id is not None else turn.reply.session_id
@@ -315,6 +320,7 @@ class SessionManager:
             self._ending[session_id] -= 1
             if not self._ending[session_id]:
                 del self._ending[session_id]
+            self._outdate_next(session_id)
             self._admit()
 
     # ------------------------------------------------------------ admission (synchronous)
@@ -325,31 +331,51 @@ class SessionManager:
             return 0
         return state.model.max_inflight_requests
 
-    def _session_free(self, session_id: str | None) -> bool:
-        if session_id is None:
-            return True
-        return not self._is_ending(session_id) and all(turn.reply.session_id != session_id for turn in self._running)
-
     def _is_ending(self, session_id: str | None) -> bool:
         return session_id is not None and self._ending[session_id] > 0
 
-    def _has_room_for(self, session_id: str | None) -> bool:
-        return len(self._running) < self._capacity() and self._session_free(session_id)
+    def _has_room_for(self, session_id: str | None, holders: Sequence[Turn]) -> bool:
+        """Whether a turn of this session could use the model beside the holders of places."""
+        if len(holders) >= self._capacity() or self._is_ending(session_id):
+            return False
+        return session_id is None or all(turn.reply.session_id != session_id for turn in holders)
+
+    def _split_queue(self) -> tuple[list[Turn], list[Turn]]:
+        """Those that have a place as soon as their prompts are ready, and those that wait for others to end."""
+        next_ones: list[Turn] = []
+        waiting: list[Turn] = []
+        for turn in self._queue:
+            has_place = self._has_room_for(turn.reply.session_id, self._running + next_ones)
+            (next_ones if has_place else waiting).append(turn)
+        return next_ones, waiting
+
+    def _outdate_next(self, session_id: str | None) -> None:
+        """The history of a session is another now: the prompt of its next turn has to be made anew."""
+        if session_id is not None:
+            turn = next((turn for turn in self._queue if turn.reply.session_id == session_id), None)
+            if turn is not None:
+                turn.outdate()
 
     def _admit(self) -> None:
         # With a worker that will not come back by itself, waiting makes no sense: every turn goes on, to
         # find the reason on the board and fail with it.
         hopeless = self._board.value.worker.state in ("failed", "stopped")
+        earlier: set[str | None] = set()
         for turn in list(self._queue):
-            if hopeless or self._has_room_for(turn.reply.session_id):
+            session_id = turn.reply.session_id
+            is_next = turn.is_prepared and (session_id is None or session_id not in earlier)
+            if hopeless or (is_next and self._has_room_for(session_id, self._running)):
                 self._queue.remove(turn)
                 self._running.append(turn)
                 turn.admit()
+            else:
+                earlier.add(session_id)
+        next_ones, waiting = self._split_queue()
         if self._capacity():
-            for position, turn in enumerate(self._queue, start=1):
+            for position, turn in enumerate(waiting, start=1):
                 turn.place(position)
-        waiting = tuple(turn.reply.id for turn in self._queue)
-        self._board.change(requests=RequestCounts(running=len(self._running), waiting=waiting))
+        ids = tuple(turn.reply.id for turn in waiting)
+        self._board.change(requests=RequestCounts(running=len(self._running) + len(next_ones), waiting=ids))
 
     async def _tidy_shelf(self) -> None:
         """Forget replies when their time is over, also while nobody asks for anything."""

@@ -13,7 +13,7 @@ smaller budget, and the same Reply goes on, within the rules of resume_policy.py
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -65,6 +65,7 @@ class Turn:
         supervisor: Address[SupervisorMessage],
         transcripts: Address[TranscriptMessage],
         unattended_s: float,
+        on_prepared: Callable[[], None],
         earlier: Turn | None = None,
     ) -> None:
         self.request: Final = request
@@ -81,10 +82,16 @@ class Turn:
             begun=begun_by(earlier.answer, earlier.reply.id) if earlier and earlier.answer else None,
         )
         self._unattended_s = unattended_s
+        self._on_prepared = on_prepared
         self._earlier = earlier
         before = earlier.times.all_thought_s if earlier else 0.0
         self.times: Final = TurnTimes(submitted=trio.current_time(), earlier_thought_s=before)
-        self._admitted = trio.Event()
+        self.is_prepared = False
+        """Its prompt is made, from the history as it is: it can use the model."""
+        self._admitted = False
+        self._outdated = False
+        self._called = trio.Event()
+        """Set when it is admitted, or has to prepare itself anew."""
         self._waiting: trio.CancelScope | None = None
         self._attempts = 0
         self._form = form_of(request)
@@ -111,7 +118,14 @@ class Turn:
 
     def admit(self) -> None:
         """The turn may use the model now."""
-        self._admitted.set()
+        self._admitted = True
+        self._called.set()
+
+    def outdate(self) -> None:
+        """The history of its session is another now. Only for a turn that was not admitted."""
+        self.is_prepared = False
+        self._outdated = True
+        self._called.set()
 
     def cancel(self) -> None:
         """End this turn, in whatever phase it is. Idempotent."""
@@ -190,23 +204,30 @@ class Turn:
         self._waiting = None
 
     async def _prepare(self) -> protocol.Generate:
-        """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
+        """Wait for the model, build the prompt, wait for admission; again if the history changed meanwhile. Raises
+        MuseError."""
         model = await wait_model(self._board, self.reply)
         check_abilities(self.request, model)
         await check_length(self.request, model)
-        self.answer = answer = await self._make_answer(model)
-        segments = answer.prompt + answer.generated.segments()
-        await check_size(segments, self._form.schema if self._form else None, model)
-        if not self._admitted.is_set():
-            # It has to queue: a prompt that can never fit is refused now, not after the wait.
-            await check_room(self._supervisor, segments, model)
-            await self._admitted.wait()
-            model = await wait_model(self._board, self.reply)
-            if self.request.session_id is not None:
-                # What it waited for may have been a turn of the same session.
-                self.answer = answer = await self._make_answer(model)
-                segments = answer.prompt + answer.generated.segments()
-                await check_size(segments, self._form.schema if self._form else None, model)
+        was_counted = False
+        while True:
+            self._outdated, self._called = False, trio.Event()
+            self.answer = answer = await self._make_answer(model)
+            segments = answer.prompt + answer.generated.segments()
+            await check_size(segments, self._form.schema if self._form else None, model)
+            if self._outdated:
+                continue  # while the prompt was made
+            self.is_prepared = True
+            self._on_prepared()
+            if not self._admitted and not was_counted:
+                # It has to queue: a prompt that can never fit is refused now, not after the wait.
+                was_counted = True
+                await check_room(self._supervisor, segments, model)
+            if not self._admitted:
+                await self._called.wait()
+            if self._admitted and not self._outdated:
+                break
+        await wait_model(self._board, self.reply)
         self._earlier = None
         return protocol.Generate(
             request_id=self.reply.id,

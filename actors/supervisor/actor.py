@@ -132,7 +132,7 @@ class WorkerSupervisor:
     def _no_worker(self) -> MuseError:
         worker = self._board.value.worker
         reason = f": {worker.reason}" if worker.reason else "."
-        return Unavailable("model_unavailable", f"The model is {worker.state}{reason}", retry_after_s=5)
+        return Unavailable("model_unavailable", f"The model is {worker.state}{reason}")
 
     def _start_generation(self, command: protocol.Generate, sink: Sink) -> None:
         run = self._answering()
@@ -157,7 +157,7 @@ class WorkerSupervisor:
             port.fail(self._no_worker())
             return
         if len(run.questions) >= MAX_QUESTIONS:
-            port.fail(Unavailable("model_busy", "The model is too busy to be asked this now.", retry_after_s=5))
+            port.fail(Unavailable("model_busy", "The model is too busy to be asked this now."))
             return
         request_id = self._new_id("ask-")
         run.questions[request_id] = port

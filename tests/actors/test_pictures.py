@@ -90,6 +90,7 @@ def finished(reply_id: str, *messages: Message) -> Turn:
         supervisor=Mailbox("supervisor").address,
         transcripts=Mailbox("store").address,
         unattended_s=1.0,
+        on_prepared=lambda: None,
     )
 
 

@@ -67,7 +67,8 @@ def test_health_answers_while_the_model_loads(scripted_server: Start) -> None:
     """The page and the state are there at once; /ready says 503; a stream shows signs of life."""
     server = scripted_server({"load_ms": 2500, "answers": [{"tokens": ["ok"]}]}, ready=False)
     assert server.get("/health").json()["status"] == "ok"
-    assert server.get("/ready").status_code == 503
+    not_ready = server.get("/ready")
+    assert (not_ready.status_code, not_ready.headers["retry-after"]) == (503, "5")
     with server.stream_chat() as answer:
         lines = answer.iter_lines()
         assert read_until(lines, '"phase": "loading"')[0].startswith(": muse ")

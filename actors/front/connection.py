@@ -38,6 +38,7 @@ from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Connec
 from actors.front.answers import protocol_fault
 from actors.front.limits import FrontLimits
 from actors.front.protocol import Http11
+from actors.threads import run_in_thread
 from muse.errors import MuseError
 
 log = logging.getLogger("muse.front")
@@ -262,7 +263,7 @@ class Connection:
         async def run_app() -> None:
             with from_client:
                 try:
-                    await app(scope, receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+                    await app(scope, receive, send, run_in_thread, trio.from_thread.run)
                 except* Exception as faults:
                     log.error("request failed", exc_info=faults)
                 await send(None)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 import sys
 from collections import deque
 from contextlib import suppress
@@ -21,12 +20,12 @@ from typing import Final, Literal
 
 import trio
 
-from actors.isolated.memory import resident_bytes
+from actors.guarded_process import open_guarded_process
+from actors.isolated.resident_memory import resident_bytes
 from muse.errors import InternalFault
 from muse.isolated import frames
 from muse.isolated.faults import decode_fault
 from muse.settings import PROJECT_ROOT
-from muse.worker import guard
 
 log = logging.getLogger("muse.isolated")
 
@@ -76,25 +75,13 @@ class IsolatedProcess:
     @classmethod
     async def open(cls, module: str) -> IsolatedProcess:
         """Start a process with the jobs of `module`. Raises OSError, or RuntimeError where no thread can be started."""
-        read_fd, write_fd = os.pipe()
         search = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        try:
-            process = await trio.lowlevel.open_process(
-                guard.command([sys.executable, "-m", "muse.isolated", module], life_fd=read_fd),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(read_fd,),
-                process_group=0,  # Ctrl-C in the terminal is not for it
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
-                cwd=str(PROJECT_ROOT),
-            )
-        except BaseException:
-            os.close(write_fd)
-            raise
-        finally:
-            os.close(read_fd)
-        return cls(process, write_fd)
+        process, life_fd = await open_guarded_process(
+            [sys.executable, "-m", "muse.isolated", module],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
+            cwd=str(PROJECT_ROOT),
+        )
+        return cls(process, life_fd)
 
     @property
     def is_usable(self) -> bool:

@@ -177,7 +177,7 @@ class Turn:
                 with self._until_cancelled():
                     command = await self._continuation(last)
         except MuseError as fault:
-            self._fault = fault.again()
+            self._fault = fault.without_frames()
         await self._conclude()
 
     @contextmanager

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -24,12 +23,12 @@ from typing import Final
 import attrs
 import trio
 
+from actors.guarded_process import open_guarded_process
 from actors.process_group import signal_group
 from actors.supervisor.lines import LineSplitter, LineTooLong
 from actors.threads import run_in_thread
 from muse.errors import Unavailable
 from muse.protocol import MAX_WORKER_LINE_BYTES
-from muse.worker import guard
 
 log = logging.getLogger("muse.supervisor")
 
@@ -90,24 +89,7 @@ class WorkerLink:
     async def open(cls, command: Sequence[str], *, env: Mapping[str, str], cwd: str) -> WorkerLink:
         """Start `command` (absolute program first) behind a guard, in a process group of its own. Raises
         OSError."""
-        read_fd, write_fd = os.pipe()
-        try:
-            process = await trio.lowlevel.open_process(
-                guard.command([*command], life_fd=read_fd),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(read_fd,),
-                process_group=0,
-                env=dict(env),
-                cwd=cwd,
-            )
-        except BaseException:
-            os.close(write_fd)
-            raise
-        finally:
-            os.close(read_fd)
-        return cls(process, write_fd)
+        return cls(*await open_guarded_process(command, env=env, cwd=cwd))
 
     @property
     def pid(self) -> int:

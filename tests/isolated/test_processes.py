@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors.isolated import memory, pool
+from actors.isolated import pool, resident_memory
 from actors.isolated.pool import IsolatedProcesses
 from actors.isolated.process import JobLost
 from muse.errors import ClientFault, InternalFault, Unavailable
@@ -118,13 +118,13 @@ async def test_the_system_ends_what_nobody_else_can() -> None:
 
 def test_memory_is_told_the_same_by_proc_and_ps() -> None:
     """macOS has no /proc."""
-    ours = memory._from_proc(os.getpid())
-    theirs = memory._from_ps(os.getpid())
+    ours = resident_memory._from_proc(os.getpid())
+    theirs = resident_memory._from_ps(os.getpid())
     assert ours is not None
     assert theirs is not None
     assert 0.5 < ours / theirs < 2
-    assert memory._from_ps(2**22 + 1) is None
-    assert memory._from_proc(2**22 + 1) is None
+    assert resident_memory._from_ps(2**22 + 1) is None
+    assert resident_memory._from_proc(2**22 + 1) is None
 
 
 async def test_memory_that_is_kept_costs_the_process() -> None:

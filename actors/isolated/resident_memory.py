@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
-import trio
+from actors.threads import run_in_thread
+from muse.errors import Unavailable
 
 PS_TIMEOUT_S: Final = 2.0
 _HAS_PROC: Final = Path("/proc/self/statm").exists()
@@ -19,8 +20,8 @@ async def resident_bytes(pid: int) -> int | None:
     if _HAS_PROC:
         return _from_proc(pid)
     try:
-        return await trio.to_thread.run_sync(_from_ps, pid, abandon_on_cancel=True)
-    except RuntimeError:  # no thread can be started now
+        return await run_in_thread(_from_ps, pid, abandon_on_cancel=True)
+    except Unavailable:  # no thread can be started now
         return None
 
 

@@ -212,7 +212,7 @@ class WorkerLink:
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return  # dead or dying: the exit is noticed elsewhere
             self.unread_since = None
-            del line  # a prompt, which is not kept until the next one
+            del given, line  # a prompt, or what made it: neither is kept until the next one
         await stream.aclose()
 
 

@@ -24,8 +24,8 @@ PART_CHARS: Final = 4096
 
 
 class Backlog:
-    """`take` is called with each event, or the fault that ended them, in order. It is not kept: a turn that its own parts
-    hold would be freed by the garbage collector only, with all its text."""
+    """`take` is called with each event, or the fault that ended them, in order. It is not kept: a turn that its own
+    parts hold would be freed by the garbage collector only, with all its text."""
 
     def __init__(self) -> None:
         self._waiting: deque[RequestEvent | MuseError] = deque()

@@ -22,7 +22,7 @@ from actors.front.context import FrontContext
 from actors.front.form_checker import FormChecker
 from actors.front.gate import Gate
 from actors.front.limits import FrontLimits
-from actors.front.memory import MemoryKeeper
+from actors.front.memory_trimmer import MemoryTrimmer
 from actors.front.security import SecurityPolicy
 from actors.front.serve import serve
 from actors.front.static import load_static
@@ -90,7 +90,7 @@ async def run_system(
         started_at=time.time(),
         forms=forms,
     )
-    memory = MemoryKeeper()
+    memory = MemoryTrimmer()
     gate = Gate(
         make_app(context),
         policy=SecurityPolicy.for_binding(binding),

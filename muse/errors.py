@@ -56,19 +56,16 @@ class MuseError(Exception):
         self.retry_after_s = RETRY_AFTER_S if retry_after_s is None and self.status in _TRY_AGAIN else retry_after_s
         self.data: Mapping[str, JsonScalar] = dict(data or {})
 
-    def again(self) -> Self:
-        """The same error, to be raised once more or kept. A raised error holds the frames that it went through, and so
-        the texts of one request for as long as anybody keeps it: what is kept or shared is never raised itself."""
+    def without_frames(self) -> Self:
+        """The same error, to be kept, shared or answered: a copy that was never raised. The raised one forgets where.
+
+        A raised error holds the frames that it went through, which hold the request with all its text, and often the
+        error too, so that only the garbage collector would free them."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
         fault = type(self).__new__(type(self))
         fault.args = self.args
         fault.__dict__.update(self.__dict__)
         return fault
-
-    def forget_frames(self) -> Self:
-        """Drop where it was raised. For faults that are kept or answered: the frames hold the request, which may have
-        many megabytes, and often the fault itself, so that only the garbage collector would end them."""
-        self.__traceback__ = self.__context__ = self.__cause__ = None
-        return self
 
     @property
     def type(self) -> str:

@@ -122,7 +122,7 @@ class FormChecker:
             kept = await self._ask(asked, payload)
             self._keep(key, kept)
         if isinstance(kept.verdict, ClientFault):
-            raise kept.verdict.again()
+            raise kept.verdict.without_frames()
         return kept.verdict
 
     async def _ask(self, asked: Sequence[AskedSchema], payload: bytes) -> _Kept:
@@ -139,7 +139,7 @@ class FormChecker:
                 kept_s = 0.0 if lost.reason == "crash" else LOST_KEPT_S
                 return _Kept(fault or _lost(asked, lost), until=trio.current_time() + kept_s)
         except ClientFault as fault:
-            return _Kept(fault.again())
+            return _Kept(fault.without_frames())
         except (ValueError, KeyError, TypeError):
             raise InternalFault("internal_error", "The check of the schema gave no verdict.") from None
         finally:
@@ -162,7 +162,7 @@ class FormChecker:
             except JobLost as lost:
                 return _lost((schema,), lost)
             except ClientFault as fault:
-                return fault.again()
+                return fault.without_frames()
             if until == inf:  # not before: the first one waits for the process that takes the lost one's place
                 until = trio.current_time() + LIMIT_S
         return None

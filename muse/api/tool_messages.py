@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import cast
 
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
-from muse.api.history_limits import MAX_ARGUMENT_VALUES, MAX_CALLS, MAX_ID_CHARS
 from muse.api.tool_fields import read_function_name
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
+from muse.sizes import MAX_ARGUMENT_VALUES, MAX_CALLS, MAX_ID_CHARS
 from muse.strict_json import decode_json
 
 

@@ -33,7 +33,7 @@ def commit(histories: Histories, session_id: str, *messages: Message, is_over: b
 
 
 def ids(histories: Histories) -> list[str]:
-    return [view.session_id for view in histories.views()]
+    return [summary.session_id for summary in histories.summaries()]
 
 
 def test_the_session_used_longest_ago_gives_its_pictures_up(monkeypatch: pytest.MonkeyPatch) -> None:

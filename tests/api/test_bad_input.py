@@ -138,7 +138,7 @@ def test_a_surrogate_pair_in_escapes_is_one_character(echo_server: ServerProcess
 
 
 def test_a_huge_prompt_is_refused_without_a_count(echo_server: ServerProcess) -> None:
-    """10 MB: a plain 400 that names the context, and the server is as quick as before. What cannot fit is not counted."""
+    """10 MB: a plain 400 that names the context, and the server is as quick as before."""
     answer = echo_server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "x" * 10_000_000}]})
     assert answer.status_code == 400
     error = error_of(answer)

@@ -22,7 +22,7 @@ def test_every_429_and_503_says_when_to_try_again(kind: type[MuseError]) -> None
     for status in (429, 503):
         assert retry_after(kind("x", "X.", status=status)) == RETRY_AFTER_S
         assert retry_after(kind("x", "X.", status=status, retry_after_s=0)) == 0
-        assert retry_after(kind("x", "X.", status=status, retry_after_s=7).again()) == 7
+        assert retry_after(kind("x", "X.", status=status, retry_after_s=7).without_frames()) == 7
     for status in (400, 404, 500, 502):
         assert retry_after(kind("x", "X.", status=status)) is None
     assert retry_after(Unavailable("x", "X.")) == RETRY_AFTER_S

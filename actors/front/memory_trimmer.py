@@ -39,7 +39,7 @@ def _trim() -> Callable[[int], int] | None:
     return trim
 
 
-class MemoryKeeper:
+class MemoryTrimmer:
     """Gives memory back a while after the last large request has ended. `run` it beside the front."""
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class MemoryKeeper:
             self._wanted = trio.Event()
             # What the request held is freed behind its end.
             await trio.sleep(PAUSE_S)
-            with suppress_no_threads("memory-kept"):
-                await run_in_thread(give_memory_back)
+            with suppress_no_threads("memory-not-trimmed"):
+                await run_in_thread(trim_memory)
 
 
-def give_memory_back() -> None:
+def trim_memory() -> None:
     """Give freed memory back: a few ms, in which the interpreter lock is free."""
     trim = _trim()
     if trim is not None:

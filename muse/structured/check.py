@@ -32,7 +32,7 @@ COMPILE_S: Final = 0.7
 PLACE_S: Final = 0.3
 """CPU seconds for finding out which part of a schema is to blame."""
 FEW_WALKS: Final = 4
-_TOO_MUCH: Final = ("row has", "too many", "fuel", "too large", "too complex")
+_TOO_MUCH: Final = ("row has", "too big", "too many", "fuel", "too large", "too complex")
 _EXACT_DIGITS: Final = 15
 """That a double surely has."""
 _SHOWN: Final = 60

@@ -34,6 +34,8 @@ MAX_PARTS: Final = 20_000
 MAX_ANSWER_CHARS: Final = 16_384
 """Of the shortest answer. Twice as many would be most of an ordinary context."""
 MAX_NOTES: Final = 20
+LARGEST_INTEGER: Final = 2**63 - 1024
+"""The largest double that is an integer of 64 bits: the engine reads bounds as doubles."""
 
 _ANY_NAME: Final = ""
 """A pattern that every name matches."""
@@ -168,6 +170,8 @@ class _Writer:
         self._tag_branches(written.get("oneOf", ()), schema.get("discriminator"))
         self._check_data(given, place)
         simple = self._other_names(simple, place, merged=merged)
+        if not merged:
+            simple |= _integer_bounds(simple)
         # The engine reads one group of keywords between two of the others: they must see each other.
         first = next(iter(given), None)
         return simple | written if first not in keywords.IN_PLACE or "properties" in simple else written | simple
@@ -321,6 +325,20 @@ class _Writer:
                 return simple
             return simple | {"patternProperties": {_ANY_NAME: True}, "additionalProperties": False}
         return simple | {"additionalProperties": others}
+
+
+def _integer_bounds(simple: Mapping[str, Any]) -> dict[str, Any]:
+    """Integers that nothing bounds become those of 64 bits. A small model may write digits without end, and a call with
+    a number that no reader takes is no call."""
+    kinds = simple.get("type")
+    if "multipleOf" in simple or "number" in (kinds or ()) or "integer" not in (kinds or ()):
+        return {}
+    bounds: dict[str, Any] = {}
+    if "minimum" not in simple and "exclusiveMinimum" not in simple:
+        bounds["minimum"] = -LARGEST_INTEGER
+    if "maximum" not in simple and "exclusiveMaximum" not in simple:
+        bounds["maximum"] = LARGEST_INTEGER
+    return bounds
 
 
 _SIMPLE: Final = frozenset(

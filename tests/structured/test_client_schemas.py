@@ -101,6 +101,9 @@ CASES: list[tuple[str, dict[str, Any], list[Any], list[Any]]] = [
      [{"a": 1, "b": "x"}]),
     ("older version by https", {"$schema": "https://json-schema.org/draft-07/schema#", "type": "object",
      "properties": {"a": {"$ref": "#/definitions/x"}}, "definitions": {"x": NUMBER}}, [{"a": 1}], [{"a": "x"}]),
+    ("integers", {"type": "object", "properties": {"n": {"type": ["integer", "null"]}, "m": {"type": "integer",
+     "minimum": 0}}, "additionalProperties": False}, [{"n": 2**63 - 1024, "m": 0}, {"n": -12}, {"n": None}],
+     [{"n": 10**64}, {"m": 10**64}, {"m": -1}, {"n": 1.5}]),
     ("enum of described constants", {"type": "object", "properties": {"k": {"oneOf": [
         {"description": "A", "type": "string", "const": "a"}, {"description": "B", "type": "string", "const": "b"}]}},
      "required": ["k"]}, [{"k": "b"}], [{"k": "c"}]),

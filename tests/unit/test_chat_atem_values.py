@@ -27,6 +27,7 @@ STRINGS: Final[tuple[tuple[Any, dict[str, Any]], ...]] = (
     ({"$ref": "inner"}, {"$id": "https://t.test/s"}),
     ({"anyOf": [{"$ref": "#/$defs/s"}, {"type": "number"}]}, {}),
     ({"minLength": 1}, {}),
+    ({"allOf": [{"anyOf": [{}, {"const": 5}]}, {"minLength": 1}]}, {}),
     ({"pattern": "^[0-9]+$"}, {}),
     ({"enum": ["90210", "true", "12", '{"a":1}', "null"]}, {}),
     ({"enum": [90210, "90210", True, "true", 12, "12", None, "null", {"a": 1}, '{"a":1}']}, {}),

@@ -26,8 +26,6 @@ log = logging.getLogger("muse.isolated")
 
 MAX_PROCESSES: Final = 3
 """One with a long job, another, and one for everybody else; together they have at most 1.5 GiB."""
-MAX_WAITING: Final = 64
-"""Calls that wait for a process; more than the turns that may wait for the model."""
 GROW_AFTER_S: Final = 0.1
 """A call that waited so long for a process gets another one started. Common jobs take a few milliseconds."""
 STARTS: Final = 3
@@ -113,7 +111,7 @@ class IsolatedProcesses:
             process = self._idle.pop()
             if process.is_usable:
                 return process
-        if (self._start_fails and not self._ready) or len(self._waiting) >= MAX_WAITING:
+        if self._start_fails and not self._ready:
             raise self._none_to_be_had()
         waiter = _Waiter()
         self._waiting.append(waiter)

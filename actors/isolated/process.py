@@ -4,9 +4,9 @@ Owns the process group, the life pipe and the three pipes. States: starting -> r
 of them -> killed -> ended. Every end is a kill of the group, except that of a process that ended by itself.
 
 A job's time limit is processor time: what a busy machine does not give to a job is not held against it. A process that
-does not get there, since it is stopped or waits, has STALL_FACTOR times as long, counted by this process's own steps
-(POLL_S). A late step counts for LATE_S at most and judges nobody: when this process was stopped, or the machine slept,
-the other one may have had no time either, and its answer may be waiting in the pipe.
+uses none for STALL_FACTOR times as long is stopped, or waits; that is counted by this process's own steps (POLL_S). A
+late step counts for LATE_S at most and judges nobody: when this process was stopped, or the machine slept, the other one
+may have had no time either, and its answer may be waiting in the pipe.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ IDLE_LIMIT_BYTES: Final = 80 * 1024 * 1024
 START_LIMIT_S: Final = 10.0
 """Of a start, as of a job; nothing is known of its processor time, so a start may take STALL_FACTOR times as long."""
 STALL_FACTOR: Final = 3
-"""A job that did not use its processor time within so many times its limit is stalled."""
+"""A job that uses no processor time at all for so many times its limit is stalled."""
 POLL_S: Final = 0.05
 LATE_S: Final = 0.25
 _LOOK_S: Final = 0.5
@@ -224,6 +224,7 @@ class IsolatedProcess:
         stalled_s = STALL_FACTOR * limit_s
         counted = 0.0
         used_before: float | None = None  # by earlier jobs; known from the first look on
+        used_last = 0.0
         self._was_long = False
         while True:
             before = trio.current_time()
@@ -238,8 +239,10 @@ class IsolatedProcess:
                 used_before = usage.processor_s if used_before is None else used_before
                 if usage.processor_s - used_before > limit_s and not is_late:
                     return JobLost("time", f"took more than {limit_s:g} s of processor time")
+                if usage.processor_s > used_last:
+                    used_last, counted = usage.processor_s, 0.0
             if counted > stalled_s and not is_late:
-                return JobLost("stall", f"was not done after {stalled_s:g} s")
+                return JobLost("stall", f"got no processor time for {stalled_s:g} s")
 
     async def _usage(self) -> Usage | None:
         if self._pid is not None:

@@ -30,6 +30,8 @@ from actors.transcripts.messages import TranscriptMessage
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.protocol import Generate
 from muse.settings import Settings
+from muse.structured.forms import asked_schemas
+from muse.structured.jobs import held_form
 from tests.faults.processes import GONE_WITHIN_S, Watched
 from tests.in_process_jobs import in_process_renderer
 from tests.server_process import children_of
@@ -81,7 +83,10 @@ class FaultCore:
 
     async def start(self, text: str, **fields: object) -> Reply:
         """Send a chat request; the reply may still have to wait."""
-        return await self.sessions.ask(StartTurn(request=chat(text, **fields)))
+        request = chat(text, **fields)
+        if asked := asked_schemas(request):
+            request = attrs.evolve(request, form=held_form(asked))  # as the front does it
+        return await self.sessions.ask(StartTurn(request=request))
 
     async def cancel(self, reply: Reply) -> bool:
         """Cancel by id; false if there was nothing to cancel."""

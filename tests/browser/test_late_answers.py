@@ -11,7 +11,7 @@ from playwright.sync_api import APIResponse, Page, Route, expect
 from tests.browser.conftest import PageWatch
 from tests.browser.files import add, attached, composer
 from tests.browser.held_stream import holding
-from tests.browser.scripts import ask, session_id, wait_over
+from tests.browser.scripts import ask, session_id, wait_over, wait_until
 from tests.browser.test_composer import SAVE, begin_endless, queued, say
 from tests.browser.test_drafts import is_save, reload
 from tests.browser.test_pictures import png
@@ -123,6 +123,18 @@ def test_the_last_save_of_the_page_before_is_waited_for(chromium_page: Page, cha
     sent = httpx.put(chat_server.url + path, content=body, headers=headers, timeout=HANG_GUARD_S)
     assert sent.json() == {"saved": True}
     expect(composer(page)).to_have_value("early and late")
+
+
+def test_a_save_that_is_on_its_way_is_sent_again_when_the_page_is_left(chromium_page: Page) -> None:
+    """It may never arrive: nothing has changed since, but the next page must find the text."""
+    page = chromium_page
+    page.evaluate(KEEP_BACK_SAVES)
+    composer(page).fill("on its way")
+    wait_until(page, "localStorage.getItem('kept back') !== null")
+    page.evaluate("localStorage.removeItem('kept back')")
+    page.goto(page.url + "favicon.svg")
+    body = json.loads(json.loads(page.evaluate("localStorage.getItem('kept back')"))[1])
+    assert body["content"]["text"] == "on its way"
 
 
 def test_what_is_written_before_the_draft_comes_survives_a_reload_as_well(chromium_page: Page) -> None:

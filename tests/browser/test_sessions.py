@@ -230,10 +230,10 @@ def write_script(folder: Path) -> Path:
     return path
 
 
-def test_a_restart_under_an_open_page_interrupts_and_forgets(
+def test_a_restart_under_an_open_page_interrupts_and_loses_nothing(
     open_page: Callable[..., Page], restartable: RestartableServer, watch: PageWatch
 ) -> None:
-    """The page keeps what it shows, says what the model has forgotten, and sends all of it again."""
+    """The page keeps what it shows, says what is forgotten, tells the new server, and sends all of it again."""
     watch.expected += ["ERR_", "404"]
     page = open_page(restartable.url)
     wait_over(ask(page, "short one"))
@@ -255,8 +255,13 @@ def test_a_restart_under_an_open_page_interrupts_and_forgets(
     answer.get_by_role("button", name="Continue").click()
     expect(page.get_by_role("alert")).to_contain_text("has forgotten this answer")
     wait_over(answer, "interrupted")
+    page.reload()  # the new server was told of the chat
+    expect(page.locator(".bubble")).to_have_text(["short one", "endless"])
+    expect(page.locator(".from-model").first).to_contain_text("Short answer.")
+    expect(answer.locator(".prose")).to_contain_text("on and on")
+    expect(answer).to_contain_text("The server was restarted")
     bodies = record_requests(page)
-    answer.get_by_role("button", name="Send again").click()
+    answer.get_by_role("button", name="Retry").click()
     answer = page.locator(".from-model").last
     expect(answer.locator(".prose")).to_contain_text("on and on")
     assert [message["content"] for message in bodies[0]["messages"]] == ["short one", "Short answer.", "endless"]
@@ -265,7 +270,7 @@ def test_a_restart_under_an_open_page_interrupts_and_forgets(
     wait_over(answer, "stopped")
 
 
-def test_a_reload_after_a_restart_says_that_the_chat_is_gone(
+def test_a_page_that_was_away_during_a_restart_says_that_the_chat_is_gone(
     open_page: Callable[..., Page], restartable: RestartableServer, watch: PageWatch
 ) -> None:
     """A new, empty chat with a quiet remark that can be dismissed, and no second time."""
@@ -273,9 +278,10 @@ def test_a_reload_after_a_restart_says_that_the_chat_is_gone(
     page = open_page(restartable.url)
     wait_over(ask(page, "short one"))
     old = session_id(page)
+    page.goto("about:blank")  # a page that is open would tell the new server
     restartable.kill()
     restartable.start()
-    page.reload()
+    page.goto(restartable.url)
     expect(page.locator(".remark")).to_contain_text("could not be restored")
     assert session_id(page) != old
     page.get_by_role("button", name="Dismiss").click()

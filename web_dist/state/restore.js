@@ -1,15 +1,15 @@
-// After a reload the conversation comes back from the server, which holds it in memory; after a restart of the
-// server the page says that nothing is held there any more.
+// After a reload the conversation comes back from the server, which holds it in memory. A server that was restarted is
+// told of it again, and the page says that the model has to read it again.
 
 import { ApiError } from "../net/api.js";
-import { computed, effect } from "../vendor/signals.js";
-import { isRestoring, messages, show } from "./conversation.js";
+import { computed, effect, untracked } from "../vendor/signals.js";
+import { asTold, canAsk, isRestoring, messages, show } from "./conversation.js";
 import { beginDraft, bringDraftBack, keepDrafts, saveWhenLeft } from "./draft_keeper.js";
 import { findKept, followKeeping, mayHaveKept } from "./keeper.js";
 import { asTurn, cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
 import { server } from "./server.js";
-import { claimSession, hasStarted, isReloaded, renewSession, sessionId } from "./session.js";
+import { claimSession, hasStarted, isReloaded, renewSession, sessionId, tellHistory } from "./session.js";
 import { systemMessage } from "./settings.js";
 
 const FORGOTTEN = "The server has no such chat (it was restarted, has forgotten it, or the model never took it), so it could not be restored.";
@@ -120,13 +120,19 @@ function withKept(told, kept, isRunning) {
   });
 }
 
-/** Says so when the server that answers is not the one that knew the conversation. */
+/** Tells a server that was restarted what is shown here, once no answer runs any more, and says so to the user. */
 export function noticeRestarts() {
   let known = null;
+  let isUntold = false;
   return effect(() => {
     const current = instanceId.value;
-    if (current === null) return;
-    if (known !== null && current !== known && messages.peek().length > 0) remark.value = RESTARTED;
-    known = current;
+    if (current !== null) {
+      const isOther = known !== null && current !== known && messages.peek().length > 0;
+      if (isOther) [isUntold, remark.value] = [true, RESTARTED];
+      known = current;
+    }
+    if (!isUntold || current === null || !canAsk.value) return;
+    isUntold = false;
+    untracked(() => messages.value.length > 0 && tellHistory(asTold(messages.value)));
   });
 }

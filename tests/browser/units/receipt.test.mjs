@@ -48,6 +48,8 @@ test("restarts, a stop, a continuation, a shorter length and a broken call are s
   assert.equal(rowsOf({ earlier_tokens: 12 }).Continued, "behind 12 tokens written before");
   assert.equal(rowsOf({ max_tokens_cut_to: 7 }).Length, "at most 7 tokens: the conversation left no room for more");
   assert.equal(rowsOf({ tool_warning: "There is no tool 'rain'." })["Tool call"], "There is no tool 'rain'.");
+  assert.equal(rowsOf({ schema_notes: "Not enforced: format 'x'." }).Schema, "Not enforced: format 'x'.");
+  assert.equal(rowsOf({ schema_notes: null }).Schema, undefined);
 });
 
 test("the reason of a reset is said in the server's words, one without words as it is", () => {

@@ -5,8 +5,8 @@ of them -> killed -> ended. Every end is a kill of the group, except that of a p
 
 A job's time limit is processor time: what a busy machine does not give to a job is not held against it. A process that
 uses none for STALL_FACTOR times as long is stopped, or waits; that is counted by this process's own steps (POLL_S). A
-late step counts for LATE_S at most and judges nobody: when this process was stopped, or the machine slept, the other one
-may have had no time either, and its answer may be waiting in the pipe.
+late step counts for LATE_S at most and judges nobody: when this process was stopped, or the machine slept, the other
+one may have had no time either, and its answer may be waiting in the pipe.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class Shelf:
 
 def _size(turn: Turn) -> int:
     """Characters (ids counted as four each) that keeping the turn costs: prompt and answer, but no pictures."""
-    size = turn.reply.end
+    size = turn.reply.end + sum(len(tool.description) + len(tool.parameters) for tool in turn.request.tool_use.tools)
     if turn.answer is None:
         return size + sum(len(message.content) + len(message.details) for message in turn.request.messages)
     size += sum(len(message.details) for message in turn.request.messages)

@@ -71,6 +71,18 @@ def test_an_upload_that_stalls_holds_only_what_it_sent(budget: BodyBudget, clock
             budget.grow(stalled, 70 * KIB)
 
 
+def test_a_place_that_was_lost_does_not_come_back(budget: BodyBudget, clock: Clock) -> None:
+    """An upload that catches up counts with what has come: others may have taken its place."""
+    with budget.share(LARGE) as late:
+        clock.now = START_S + 1
+        with budget.share(200 * KIB) as other:
+            budget.grow(other, 200 * KIB)
+            budget.grow(late, 70 * KIB)
+            assert budget.held_bytes() == 270 * KIB
+            with pytest.raises(Unavailable):
+                budget.grow(late, LARGE - 70 * KIB)
+
+
 def test_an_upload_that_keeps_pace_cannot_be_pushed_out(budget: BodyBudget, clock: Clock) -> None:
     """What was admitted comes to its end."""
     with budget.share(LARGE) as share:

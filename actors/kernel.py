@@ -66,7 +66,7 @@ class ReplyPort(Generic[T]):
             except trio.WouldBlock:
                 value = await self._receive.receive()
         if isinstance(value, MuseError):
-            raise value.again()  # others may get the same one
+            raise value.without_frames()  # others may get the same one
         return value
 
 

@@ -22,7 +22,7 @@ from actors.front.context import FrontContext
 from actors.front.form_checker import FormChecker
 from actors.front.gate import Gate
 from actors.front.limits import FrontLimits
-from actors.front.memory import MemoryKeeper
+from actors.front.memory_trimmer import MemoryTrimmer
 from actors.front.security import SecurityPolicy
 from actors.front.serve import serve
 from actors.front.static import load_static
@@ -90,7 +90,7 @@ async def run_system(
         started_at=time.time(),
         forms=forms,
     )
-    memory = MemoryKeeper()
+    memory = MemoryTrimmer()
     gate = Gate(
         make_app(context),
         policy=SecurityPolicy.for_binding(binding),
@@ -113,10 +113,10 @@ async def run_system(
         await nursery.start(keeper.run)
         await nursery.start(manager.run)
         async with trio.open_nursery() as helpers:
+            helpers.start_soon(memory.run)
             await helpers.start(forms.run)
             async with trio.open_nursery() as front:
                 front_stop = trio.Event()
-                front.start_soon(memory.run)
                 await front.start(partial(serve, gate, sockets=binding.sockets, stop=front_stop, limits=limits))
                 task_status.started(system)
                 await system.stop.wait()
@@ -124,7 +124,6 @@ async def run_system(
                 board.change(stopping=True)  # streams of state end themselves
                 sessions.address.close()  # every reply gets its outcome, so streams of answers end themselves
                 front_stop.set()
-                memory.stop()
             helpers.cancel_scope.cancel()
         supervisor.address.close()
         transcripts.address.close()

@@ -45,7 +45,7 @@ async def run_in_thread(
             if started or not is_exhaustion(fault):
                 raise
             reason = reason_of(fault)
-    raise Unavailable("out_of_threads", f"The system refuses this server another thread ({reason}).", retry_after_s=5)
+    raise Unavailable("out_of_threads", f"The system refuses this server another thread ({reason}).")
 
 
 @contextmanager

@@ -18,6 +18,9 @@ _TYPE_BY_STATUS: Final[Mapping[int, str]] = {
     403: "permission_error",
     429: "capacity_error",
 }
+_TRY_AGAIN: Final = frozenset({429, 503})
+RETRY_AFTER_S: Final = 5
+"""Where nobody knows better. A model process is back by then, most of the time."""
 
 
 class MuseError(Exception):
@@ -28,7 +31,8 @@ class MuseError(Exception):
         detail: one sentence for people: what, where, how to mend it. No prompt or answer text.
         status: HTTP status the front answers with.
         param: path of the offending request field (`messages[2].role`), if there is one.
-        retry_after_s: seconds after which the same request may work (sent as Retry-After).
+        retry_after_s: seconds after which the same request may work (sent as Retry-After). Every 429 and 503 has it:
+            RETRY_AFTER_S if nothing else is said.
         data: extra members of the error object, such as token counts.
     """
 
@@ -49,22 +53,19 @@ class MuseError(Exception):
         self.detail = detail
         self.status = self.default_status if status is None else status
         self.param = param
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = RETRY_AFTER_S if retry_after_s is None and self.status in _TRY_AGAIN else retry_after_s
         self.data: Mapping[str, JsonScalar] = dict(data or {})
 
-    def again(self) -> Self:
-        """The same error, to be raised once more or kept. A raised error holds the frames that it went through, and so
-        the texts of one request for as long as anybody keeps it: what is kept or shared is never raised itself."""
+    def without_frames(self) -> Self:
+        """The same error, to be kept, shared or answered: a copy that was never raised. The raised one forgets where.
+
+        A raised error holds the frames that it went through, which hold the request with all its text, and often the
+        error too, so that only the garbage collector would free them."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
         fault = type(self).__new__(type(self))
         fault.args = self.args
         fault.__dict__.update(self.__dict__)
         return fault
-
-    def forget_frames(self) -> Self:
-        """Drop where it was raised. For faults that are kept or answered: the frames hold the request, which may have
-        many megabytes, and often the fault itself, so that only the garbage collector would end them."""
-        self.__traceback__ = self.__context__ = self.__cause__ = None
-        return self
 
     @property
     def type(self) -> str:

@@ -1,9 +1,9 @@
-"""How large a request may become on its way: body, JSON values, prompt, line to the worker.
+"""How large a request may become on its way: body, JSON values, conversation, prompt, line to the worker.
 
 Every other module takes these limits from here, so that each step fits what the step before may hand it:
 
-    body (BODY_BYTES, all together BODIES_BYTES) -> JSON values (JSON_VALUES, JSON_ESCAPES) -> prompt (`is_too_long`)
-    -> line to the worker (PROMPT_LINE_BYTES sent, COMMAND_BYTES read)
+    body (BODY_BYTES, all together BODIES_BYTES) -> JSON values (JSON_VALUES, JSON_ESCAPES) -> conversation (MAX_...)
+    -> prompt (`is_too_long`) -> line to the worker (PROMPT_LINE_BYTES sent, COMMAND_BYTES read)
 
 A text takes no more bytes in a line to the worker than it took in the body: both are JSON in UTF-8, and ours escapes
 only what has to be escaped. A template may write a text twice (tools in two places), hence the factor of two.
@@ -36,6 +36,22 @@ values keeps the interpreter lock: 250,000 take 20 ms."""
 JSON_ESCAPES: Final = 4 * MIB
 """Backslashes in one body. Decoding an escape takes 15 ns with the interpreter lock held; text of any language that is
 escaped as `\\uXXXX` throughout has 4 Mi characters then, which is longer than any context."""
+
+MAX_CONTEXT_TOKENS: Final = 131_072
+"""Of the longest context that is served. What a conversation may hold follows from it, and is never less than what an
+answer of ours may hold, so that it can come back. Texts, arguments and thoughts have no length limit of their own."""
+MAX_MESSAGES: Final = MAX_CONTEXT_TOKENS // 4
+"""Of a conversation: a message costs a template at least four tokens."""
+MAX_CALLS: Final = MAX_MESSAGES
+"""Of one message. To come back each needs a message with its result. An answer ends with its last possible call."""
+MAX_ARGUMENT_VALUES: Final = JSON_VALUES
+"""In all calls of one message, nested ones too: as many as a body may have. More than an answer has tokens."""
+MAX_NAME_CHARS: Final = 64
+"""OpenAI's limit: of the name of a speaker. Names of functions have their own rule, for tools and calls alike."""
+MAX_ID_CHARS: Final = 256
+"""Of a call, and of a reply. Ours have fewer than 64."""
+MAX_DETAILS_CHARS: Final = 64 * 1024
+"""Of what is shown beside an answer, such as its metrics, without its reasoning. Ours have about 1,500."""
 
 PROMPT_LINE_BYTES: Final = 2 * BODY_BYTES
 """Longest command line for a prompt as it is first sent; beyond: 400 `prompt_too_large`."""

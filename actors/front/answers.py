@@ -60,8 +60,8 @@ _PROTOCOL_FAULTS = {
     400: ("bad_request", "The bytes received are not a valid HTTP/1.1 request."),
     408: ("request_timeout", "The request did not arrive in time."),
     413: ("body_too_large", "The request body is larger than this server takes."),
-    417: ("expectation_failed", "Of expectations only 100-continue is supported."),
+    417: ("expectation_failed", "The only expectation supported is 100-continue."),
     431: ("headers_too_large", "The request line and headers are larger than this server takes."),
-    501: ("unsupported_transfer_encoding", "Of the transfer encodings only chunked is supported."),
-    505: ("unsupported_http_version", "Only HTTP/1.1 and HTTP/1.0 are spoken here."),
+    501: ("unsupported_transfer_encoding", "The only transfer encoding supported is chunked."),
+    505: ("unsupported_http_version", "Only HTTP/1.1 and HTTP/1.0 are supported."),
 }

@@ -38,7 +38,7 @@ class SessionIdConverter(BaseConverter):
 
 
 def _respond(fault: MuseError) -> Response:
-    answer = fault_answer(fault.forget_frames())
+    answer = fault_answer(fault.without_frames())
     response = Response(answer.body, status=answer.status)
     response.headers.clear()
     for name, value in answer.headers:

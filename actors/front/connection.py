@@ -9,7 +9,8 @@ TaskGroup, and differs from them in what a hostile or vanished client can cause:
   `http.disconnect` message is ever sent (under quart-trio it would cancel the task that is just finishing the answer).
 * A client that closes only its sending side behind a whole request is answered (`_outlast`).
 * A write has a deadline. A write that was begun and not finished (stall, cancellation) resets the connection.
-* Input that is waiting is read before a deadline counts, and one that this process slept through never does.
+* Input that has arrived counts before its deadline does: Trio looks at sockets first, and here it is parsed first.
+  Absences of this process are no time (`actors/clock.py`).
 * The socket is closed in one place, at the end of `run`, by the connection's own task.
 
 States: `idle` (nothing of the next request seen), `head` (its first bytes seen), `busy` (headers complete, until
@@ -22,7 +23,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import select
 import socket
 import struct
 from collections.abc import Awaitable, Callable, MutableSet
@@ -36,9 +36,9 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, ConnectionState, Scope, TaskGroup
 
 from actors.front.answers import protocol_fault
-from actors.front.lateness import came_late
 from actors.front.limits import FrontLimits
 from actors.front.protocol import Http11
+from actors.threads import run_in_thread
 from muse.errors import MuseError
 
 log = logging.getLogger("muse.front")
@@ -50,8 +50,6 @@ BODY_MESSAGES: Final = 4
 """Body chunks waiting for the application; when full, reading pauses."""
 JOINED_BYTES: Final = 64 * 1024
 """A body up to this is copied behind its head, to leave in one write."""
-GRACE_S: Final = 0.25
-"""Once for each deadline: time to look at input that has arrived and was not looked at yet."""
 PROBE_S: Final = 0.05
 """From the end of a client's input to the first probe of whether it has left. Most answers are given by then."""
 PROBE_EVERY_S: Final = 1.0
@@ -76,15 +74,12 @@ class Connection:
         self._limits = limits
         self._socket = sock
         self._reading = trio.CancelScope()
-        self._feeding = trio.CancelScope()
         self._lingering = trio.CancelScope()
         self._write_lock = trio.Lock()
         self._progress = trio.lowlevel.ParkingLot()
         self._unfed_bytes = 0
         self._held_head = b""
         self._state: State = "idle"
-        self._patience_s = limits.header_s
-        self._had_grace = False
         self._request_complete = False
         self._all_fed = False
         self._peer_gone = False
@@ -145,19 +140,14 @@ class Connection:
             with trio.CancelScope(deadline=self._reading.deadline) as self._reading:
                 await self._read(arrived)
                 return
+            # What was read is parsed before the client is judged: it may be the rest of a request.
+            while self._unfed_bytes and self._is_late():
+                await self._progress.park()
             if self._stopping:
                 return
-            if self._reading.deadline > trio.current_time():
-                pass  # what had arrived was fed in the same moment, and the next state has a deadline of its own
-            elif came_late(self._reading):
-                self._enter(self._state, self._patience_s)
-            elif not self._had_grace and (self._unfed_bytes or self._has_input()):
-                self._had_grace = True
-                self._reading.deadline = trio.current_time() + GRACE_S
-            else:
+            if self._is_late():
                 break
         if self._state == "head":
-            self._feeding.cancel()  # what arrives from now on must not meet an answer that was given already
             await self._protocol.refuse(protocol_fault(408))
 
     async def _read(self, arrived: trio.MemorySendChannel[bytes]) -> None:
@@ -204,29 +194,26 @@ class Connection:
                 self._peer_gone = True
                 return
 
-    def _has_input(self) -> bool:
-        poll = select.poll()
-        poll.register(self._socket.fileno(), select.POLLIN)
-        return bool(poll.poll(0))
+    def _is_late(self) -> bool:
+        return self._reading.deadline <= trio.current_time()
 
     async def _feed(self, arrivals: trio.MemoryReceiveChannel[bytes]) -> None:
         # A task of its own, because the protocol waits in here while bytes of a next request are held back.
-        with self._feeding:
-            async for data in arrivals:
-                self._unfed_bytes -= len(data)
-                self._progress.unpark_all()
-                try:
-                    await self._protocol.handle(RawData(data=data))
-                except MuseError as fault:
-                    await self._protocol.refuse(fault)
-                    self._nursery.cancel_scope.cancel()
-                if self._state == "idle" and not self._protocol.at_start:
-                    self._enter("head", self._limits.header_s)
+        async for data in arrivals:
+            self._unfed_bytes -= len(data)
+            self._progress.unpark_all()
+            try:
+                await self._protocol.handle(RawData(data=data))
+            except MuseError as fault:
+                await self._protocol.refuse(fault)
+                self._nursery.cancel_scope.cancel()
+            if self._state == "idle" and not self._protocol.at_start:
+                self._enter("head", self._limits.header_s)
         self._all_fed = True
         self._progress.unpark_all()
 
     def _enter(self, state: State, seconds: float) -> None:
-        self._state, self._patience_s, self._had_grace = state, seconds, False
+        self._state = state
         self._reading.deadline = trio.current_time() + seconds
 
     # -- calls from hypercorn's protocol objects
@@ -276,7 +263,7 @@ class Connection:
         async def run_app() -> None:
             with from_client:
                 try:
-                    await app(scope, receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+                    await app(scope, receive, send, run_in_thread, trio.from_thread.run)
                 except* Exception as faults:
                     log.error("request failed", exc_info=faults)
                 await send(None)
@@ -309,7 +296,7 @@ class Connection:
                     # A scope for each: one whose deadline has passed would also end the next call.
                     with trio.move_on_after(self._limits.send_stall_s) as scope:
                         rest = rest[await self._socket.send(rest) :]
-                    if scope.cancelled_caught and not came_late(scope):
+                    if scope.cancelled_caught:
                         log.warning("connection reset reason=send_stalled unsent_bytes=%d", len(rest))
                         break
             except (OSError, trio.ClosedResourceError):

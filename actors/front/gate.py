@@ -26,7 +26,7 @@ from actors.front.answers import Answer, fault_answer
 from actors.front.body import BODY, ClientLeft, check_declared, receive_body
 from actors.front.body_budget import BodyBudget
 from actors.front.limits import FrontLimits
-from actors.front.memory import MemoryKeeper
+from actors.front.memory_trimmer import MemoryTrimmer
 from actors.front.security import RequestHead, SecurityPolicy, check_request
 from actors.front.static import StaticFile, StaticFiles
 from muse.errors import ClientFault, InternalFault, MuseError
@@ -55,7 +55,7 @@ class Gate:
         policy: SecurityPolicy,
         static: StaticFiles | None,
         limits: FrontLimits,
-        memory: MemoryKeeper | None = None,
+        memory: MemoryTrimmer | None = None,
     ) -> None:
         self._app = app
         self._policy = policy

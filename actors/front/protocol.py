@@ -10,7 +10,8 @@ Differences to stock, besides the refusals:
 * `100 Continue` is sent when the application begins to read the body, so a request that is refused by its head gets
   only its final status.
 * Empty lines before a request line are skipped (RFC 9112 section 2.2), up to BLANK_BYTES.
-* Behind a request that ends its connection (`Connection: close`, HTTP/1.0) input is ignored.
+* Behind a request that ends its connection (`Connection: close`, HTTP/1.0) input is ignored, and so it is behind
+  `refuse`: h11 has no state in which a request may follow an answer that was given without one.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Http11(H11Protocol):
     """One connection's protocol state. Raises MuseError from `handle` for a request it will not serve."""
 
     _is_head = False
+    _is_refused = False
     _blank_bytes = 0
     at_start = True
     """Nothing of the next request was seen yet."""
@@ -55,7 +57,9 @@ class Http11(H11Protocol):
     """What is being sent is the head of a short answer; its body follows at once and can leave in the same write."""
 
     async def handle(self, event: Event) -> None:
-        if isinstance(event, RawData) and self._parser.their_state not in {h11.MUST_CLOSE, h11.CLOSED}:
+        if self._is_refused or self._parser.their_state in {h11.MUST_CLOSE, h11.CLOSED}:
+            return
+        if isinstance(event, RawData):
             self._take(event.data)
             await self._handle_events()
 
@@ -89,6 +93,7 @@ class Http11(H11Protocol):
 
     async def refuse(self, fault: MuseError) -> None:
         """Answer with the fault and nothing else, if no answer has begun yet. The caller then closes."""
+        self._is_refused = True
         connection = self._parser
         if self.answer_has_begun:
             return
@@ -117,7 +122,7 @@ class Http11(H11Protocol):
             self._parser.receive_data(data)
 
     async def _handle_events(self) -> None:
-        while True:
+        while not self._is_refused:
             try:
                 event = self._parser.next_event()
             except h11.RemoteProtocolError as error:

@@ -129,7 +129,7 @@ async def _whole(context: FrontContext, chat: ChatRequest, reply: Reply) -> Resp
     finally:
         reply.abandon()
     if isinstance(outcome, Failed):
-        raise outcome.fault.again()
+        raise outcome.fault.without_frames()
     metrics = outcome.metrics
 
     def written() -> bytes:
@@ -162,7 +162,7 @@ async def _start_stream(context: FrontContext, chat: ChatRequest, reply: Reply) 
         with trio.move_on_after(context.settings.limits.first_byte_s):
             await reply.wait_accepted()
         if isinstance(reply.outcome, Failed) and not reply.accepted:
-            raise reply.outcome.fault.again()
+            raise reply.outcome.fault.without_frames()
     except BaseException:
         reply.abandon()
         raise

@@ -11,7 +11,7 @@ from actors.front.body import read_parsed
 from actors.front.context import FrontContext
 from actors.front.json_answer import json_answer
 from actors.sessions.messages import DescribeSession, DescribeSessions, EndSession, SessionState, SetHistory
-from actors.transcripts.messages import RecordedTurn, SessionView
+from actors.transcripts.messages import RecordedTurn, SessionSummary
 from muse.api.chat_request import parse_session_id
 from muse.api.fields import Offenders
 from muse.api.message import Message, content_of, parse_messages
@@ -39,8 +39,8 @@ def session_routes(context: FrontContext) -> Blueprint:
 
     @routes.get("/v1/sessions")
     async def list_sessions() -> dict[str, object]:
-        views = await sessions.ask(DescribeSessions())
-        return {"object": "list", "data": [_summary(view) for view in views]}
+        found = await sessions.ask(DescribeSessions())
+        return {"object": "list", "data": [_summary_dict(summary) for summary in found]}
 
     @routes.get("/v1/sessions/<session_id:session_id>")
     async def show_session(session_id: str) -> Response:
@@ -79,14 +79,14 @@ def _parse_history(body: JsonValue) -> tuple[Message, ...]:
     return messages
 
 
-def _summary(view: SessionView) -> dict[str, object]:
+def _summary_dict(summary: SessionSummary) -> dict[str, object]:
     return {
-        "session_id": view.session_id,
+        "session_id": summary.session_id,
         "object": "session",
-        "created": int(view.started.timestamp()),
-        "running": view.running,
-        "turns": len(view.turns),
-        "exact_turns": sum(turn.ids is not None for turn in view.turns.values()),
+        "created": int(summary.started.timestamp()),
+        "running": summary.running,
+        "turns": summary.turns,
+        "exact_turns": summary.exact_turns,
     }
 
 
@@ -102,7 +102,7 @@ def _described(state: SessionState) -> dict[str, object]:
         for request in state.waiting
     ]
     resident = state.resident_tokens
-    return {**_summary(view), "messages": messages, "waiting": waiting, "resident_tokens": resident}
+    return {**_summary_dict(view.summary), "messages": messages, "waiting": waiting, "resident_tokens": resident}
 
 
 def _newest(turn: RecordedTurn | None) -> list[dict[str, object]]:

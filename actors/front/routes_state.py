@@ -22,7 +22,7 @@ from muse.api.chat_request import parse_session_id
 from muse.api.fields import invalid_value
 from muse.api.images import MAX_IMAGE_BYTES, MAX_IMAGES, MAX_PIXELS, MAX_REQUEST_BYTES, MAX_SIDE
 from muse.api.responses import model_body, models_body
-from muse.errors import ClientFault, Unavailable
+from muse.errors import RETRY_AFTER_S, ClientFault, Unavailable
 from muse.sizes import DRAFT_BYTES
 from muse.strict_json import JsonValue
 from muse.worker.picture_size import FRAME, MOST_CELLS, cells_of
@@ -40,10 +40,10 @@ def state_routes(context: FrontContext) -> Blueprint:
         return {"status": "ok", "worker": board.value.worker.as_dict()}
 
     @routes.get("/ready")
-    async def ready() -> tuple[dict[str, object], int]:
+    async def ready() -> tuple[dict[str, object], int, dict[str, str]]:
         worker = board.value.worker
-        is_ready = worker.state in ANSWERING
-        return {"ready": is_ready, "worker": worker.as_dict()}, 200 if is_ready else 503
+        body: dict[str, object] = {"ready": worker.state in ANSWERING, "worker": worker.as_dict()}
+        return (body, 200, {}) if body["ready"] else (body, 503, {"Retry-After": str(RETRY_AFTER_S)})
 
     @routes.get("/api/runtime")
     async def runtime() -> dict[str, object]:

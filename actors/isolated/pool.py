@@ -2,8 +2,9 @@
 
 One process is always there, warm. While jobs wait because others are long, up to MAX_PROCESSES are started, so that one
 hostile job does not hold up the next; those beyond the first end when they are idle. A process that was killed, or that
-ended, is replaced at once. A start that fails (no memory, no process, no descriptor) is tried again after a pause, and
-calls get 503 meanwhile.
+ended, is replaced at once, also one that was still starting: calls wait for the next. When STARTS in a row came to
+nothing, or the system refuses a process (no memory, no process, no descriptor), calls get 503 until a start succeeds,
+and the next try comes after a pause.
 
 States of a process: starting -> warming up -> idle <-> in a call -> ended.
 """
@@ -12,13 +13,14 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from typing import Final
+from typing import Final, Literal
 
 import attrs
 import trio
 
 from actors.isolated.process import IsolatedProcess, JobLost
 from muse.errors import MuseError, Unavailable
+from muse.exhaustion import is_exhaustion
 
 log = logging.getLogger("muse.isolated")
 
@@ -28,10 +30,15 @@ MAX_WAITING: Final = 64
 """Calls that wait for a process; more than the turns that may wait for the model."""
 GROW_AFTER_S: Final = 0.1
 """A call that waited so long for a process gets another one started. Common jobs take a few milliseconds."""
+STARTS: Final = 3
+"""One killed or crashed start may be bad luck; so many in a row are a fault that callers must hear of."""
 BACK_OFF_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Pauses after starts that failed one after another, the last one for all further ones."""
-RETRY_AFTER_S: Final = 2
+"""Pauses after STARTS failures in a row, or a refusal; the last one for all further ones."""
 _STARTED_WELL_S: Final = 10.0
+
+_End = Literal["used", "unused", "not_started", "refused"]
+"""How a process ended: after jobs or a good while; at once, with nothing done; before it was ready; the system gave
+none."""
 
 
 @attrs.define(eq=False)
@@ -68,16 +75,26 @@ class IsolatedProcesses:
     async def call(self, job: str, payload: bytes, *, limit_s: float) -> bytes:
         """The result of a job of the module. Seconds are counted from when a process begins with it.
 
-        Raises the MuseError that the job raised; Unavailable when no process can be had; JobLost when it went beyond
-        `limit_s` or the memory limit, or crashed its process twice (a process that was ended from outside costs one
-        try). Cancelled: the job goes no further.
+        Raises the MuseError that the job raised; Unavailable when no process can be had, or the job stalled twice;
+        JobLost when it used more than `limit_s` of processor time or went beyond the memory limit, or crashed its
+        process twice (a process that was stopped or ended from outside costs one try). Cancelled: the job goes no
+        further.
         """
         try:
             return await self._call(job, payload, limit_s)
         except JobLost as lost:
-            if lost.reason != "crash":
+            if lost.reason not in ("crash", "stall"):
                 raise
-        return await self._call(job, payload, limit_s)
+        try:
+            return await self._call(job, payload, limit_s)
+        except JobLost as lost:
+            if lost.reason != "stall":
+                raise
+            raise Unavailable(
+                "process_stalled",
+                f"A helper process that the request needs {lost.words}, twice: it was stopped, or this machine is too "
+                "busy. Try again.",
+            ) from None
 
     async def _call(self, job: str, payload: bytes, limit_s: float) -> bytes:
         process = await self._take()
@@ -133,8 +150,7 @@ class IsolatedProcesses:
         return Unavailable(
             "no_process",
             "This server could not start a helper process that the request needs: the system has no room for one "
-            "(processes, memory or open files). Close other programs, or try again.",
-            retry_after_s=RETRY_AFTER_S,
+            "(processes, memory or open files), or each one ended at its start. Close other programs, or try again.",
         )
 
     # ------------------------------------------------------------ keeping processes
@@ -149,25 +165,26 @@ class IsolatedProcesses:
         failures = 0
         try:
             while True:
-                if await self._serve():
-                    failures = 0
-                else:
-                    pause_s = BACK_OFF_S[min(failures, len(BACK_OFF_S) - 1)]
-                    failures += 1
-                    await trio.sleep(pause_s)
+                end = await self._serve()
+                failures = 0 if end == "used" else failures + 1
+                if end == "refused":
+                    failures = max(failures, STARTS)
+                if failures >= STARTS:
+                    if end != "unused":
+                        self._start_failed()
+                    await trio.sleep(BACK_OFF_S[min(failures - STARTS, len(BACK_OFF_S) - 1)])
                 if self._keepers > 1 and not self._waiting:
                     return
         finally:
             self._keepers -= 1
 
-    async def _serve(self) -> bool:
-        """The life of one process. False: it could not be started, or ended at once with nothing done."""
+    async def _serve(self) -> _End:
+        """The life of one process."""
         try:
             process = await IsolatedProcess.open(self._module)
-        except (OSError, RuntimeError) as fault:
+        except (OSError, RuntimeError, MemoryError) as fault:
             log.warning("isolated-not-started reason=%s", fault)
-            self._start_failed()
-            return False
+            return "refused" if is_exhaustion(fault) else "not_started"
         started = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._begin, process)
@@ -175,7 +192,9 @@ class IsolatedProcesses:
             nursery.cancel_scope.cancel()
         if process in self._idle:
             self._idle.remove(process)
-        return process.calls > 0 or trio.current_time() - started > _STARTED_WELL_S
+        if not process.is_ready:
+            return "not_started"
+        return "used" if process.calls or trio.current_time() - started > _STARTED_WELL_S else "unused"
 
     async def _begin(self, process: IsolatedProcess) -> None:
         """Bring a new process to its first job."""
@@ -183,7 +202,6 @@ class IsolatedProcesses:
             await process.wait_ready()
         except JobLost as lost:
             log.warning("isolated-not-started reason=%s", lost.words)
-            self._start_failed()
             return
         self._start_fails = False
         self._ready += 1

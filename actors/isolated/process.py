@@ -3,17 +3,16 @@
 Owns the process group, the life pipe and the three pipes. States: starting -> ready -> (a job) -> ready -> ended; any
 of them -> killed -> ended. Every end is a kill of the group, except that of a process that ended by itself.
 
-Time is counted by this process's own steps (POLL_S), and a late step counts for LATE_S at most and judges nobody: when
-this process was stopped, or the machine slept, the other one may have had no time either, and its answer may be
-waiting in the pipe.
+A job's time limit is processor time: what a busy machine does not give to a job is not held against it. A process that
+does not get there, since it is stopped or waits, has STALL_FACTOR times as long, counted by this process's own steps
+(POLL_S). A late step counts for LATE_S at most and judges nobody: when this process was stopped, or the machine slept,
+the other one may have had no time either, and its answer may be waiting in the pipe.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import subprocess
 import sys
 from collections import deque
 from contextlib import suppress
@@ -21,12 +20,13 @@ from typing import Final, Literal
 
 import trio
 
-from actors.isolated.memory import resident_bytes
+from actors.guarded_process import close_guarded, python_environment, start_guarded
+from actors.isolated.usage import Usage, usage_of
+from actors.process_group import signal_group
 from muse.errors import InternalFault
 from muse.isolated import frames
 from muse.isolated.faults import decode_fault
 from muse.settings import PROJECT_ROOT
-from muse.worker import guard
 
 log = logging.getLogger("muse.isolated")
 
@@ -34,9 +34,14 @@ MEMORY_LIMIT_BYTES: Final = 512 * 1024 * 1024
 """Resident, during a job."""
 IDLE_LIMIT_BYTES: Final = 80 * 1024 * 1024
 """Resident, between two jobs: a process that keeps more is replaced."""
-START_LIMIT_S: Final = 30.0
+START_LIMIT_S: Final = 10.0
+"""Of a start, as of a job; nothing is known of its processor time, so a start may take STALL_FACTOR times as long."""
+STALL_FACTOR: Final = 3
+"""A job that did not use its processor time within so many times its limit is stalled."""
 POLL_S: Final = 0.05
 LATE_S: Final = 0.25
+_LOOK_S: Final = 0.5
+"""How long one look at a process may take (macOS: `ps`, in a thread)."""
 _LARGE_BYTES: Final = 1024 * 1024
 _READ_BYTES: Final = 256 * 1024
 _DRAIN_S: Final = 1.0
@@ -47,7 +52,9 @@ _ERROR_CHARS: Final = 4000
 _NO_RESPONSE: Final = -1
 """In place of a status: bytes came that are no response."""
 
-Reason = Literal["time", "memory", "crash"]
+Reason = Literal["time", "memory", "crash", "stall"]
+"""Limits of time and memory are the job's own doing. A crash may be, a stall is not: somebody stopped the process, or
+the machine gave it no time."""
 
 
 class JobLost(Exception):
@@ -70,31 +77,16 @@ class IsolatedProcess:
         self._stderr_ended = trio.Event()
         self._killed = False
         self._was_long = False  # the last exchange: it was looked at meanwhile
+        self.is_ready = False
+        """It has taken jobs, or could have."""
         self.calls = 0
         """Jobs that were begun."""
 
     @classmethod
     async def open(cls, module: str) -> IsolatedProcess:
         """Start a process with the jobs of `module`. Raises OSError, or RuntimeError where no thread can be started."""
-        read_fd, write_fd = os.pipe()
-        search = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        try:
-            process = await trio.lowlevel.open_process(
-                guard.command([sys.executable, "-m", "muse.isolated", module], life_fd=read_fd),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(read_fd,),
-                process_group=0,  # Ctrl-C in the terminal is not for it
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
-                cwd=str(PROJECT_ROOT),
-            )
-        except BaseException:
-            os.close(write_fd)
-            raise
-        finally:
-            os.close(read_fd)
-        return cls(process, write_fd)
+        command = [sys.executable, "-m", "muse.isolated", module]
+        return cls(*await start_guarded(command, env=python_environment(), cwd=str(PROJECT_ROOT)))
 
     @property
     def is_usable(self) -> bool:
@@ -104,8 +96,7 @@ class IsolatedProcess:
     def kill(self) -> None:
         """SIGKILL the whole group."""
         if not self._killed and self._process.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):  # macOS: the latter for a group of zombies
-                os.killpg(self._process.pid, signal.SIGKILL)
+            signal_group(self._process.pid, signal.SIGKILL)
         self._killed = True
 
     async def watch(self) -> None:
@@ -118,16 +109,11 @@ class IsolatedProcess:
                     await self._stderr_ended.wait()
                 nursery.cancel_scope.cancel()
         finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            signal_group(self._process.pid, signal.SIGKILL)
             self._killed = True
             with trio.CancelScope(shield=True):
                 await self._process.wait()
-            os.close(self._life_fd)
-            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-                # The synchronous close: aclose() would add a checkpoint, which fails under cancellation.
-                assert isinstance(stream, trio.lowlevel.FdStream)
-                stream.close()
+            close_guarded(self._process, self._life_fd)
 
     async def wait_ready(self) -> None:
         """Wait until it takes jobs. Raises JobLost when it ends, or is killed because it takes too long."""
@@ -135,6 +121,7 @@ class IsolatedProcess:
         if status != frames.READY or not payload.isdigit():
             raise self._broken()
         self._pid = int(payload)
+        self.is_ready = True
 
     async def call(self, job: str, payload: bytes, limit_s: float) -> bytes:
         """The result of a job. Raises the MuseError that the job raised, InternalFault for another exception of it, and
@@ -144,7 +131,7 @@ class IsolatedProcess:
         request = (frames.REQUEST.pack(len(name), len(payload)) + name, payload)
         status, answer = await self._exchange(request, limit_s)
         may_have_grown = self._was_long or len(payload) + len(answer) > _LARGE_BYTES
-        if may_have_grown and await self._resident_bytes() > IDLE_LIMIT_BYTES:
+        if may_have_grown and (usage := await self._usage()) and usage.resident_bytes > IDLE_LIMIT_BYTES:
             self.kill()  # its answer is here, but it keeps too much memory
         match status:
             case frames.RESULT:
@@ -234,21 +221,31 @@ class IsolatedProcess:
 
     async def _wait_breach(self, limit_s: float) -> JobLost:
         """Return when the job is beyond its limits."""
+        stalled_s = STALL_FACTOR * limit_s
         counted = 0.0
+        used_before: float | None = None  # by earlier jobs; known from the first look on
         self._was_long = False
         while True:
             before = trio.current_time()
             await trio.sleep(POLL_S)
-            slept = trio.current_time() - before
-            counted += min(slept, LATE_S)
+            is_late = trio.current_time() - before >= LATE_S
             self._was_long = True
-            if await self._resident_bytes() > MEMORY_LIMIT_BYTES:
-                return _too_large()
-            if counted > limit_s and slept < LATE_S:
-                return JobLost("time", f"took more than {limit_s:g} s")
+            usage = await self._usage()
+            counted += min(trio.current_time() - before, LATE_S)
+            if usage is not None:
+                if usage.resident_bytes > MEMORY_LIMIT_BYTES:
+                    return _too_large()
+                used_before = usage.processor_s if used_before is None else used_before
+                if usage.processor_s - used_before > limit_s and not is_late:
+                    return JobLost("time", f"took more than {limit_s:g} s of processor time")
+            if counted > stalled_s and not is_late:
+                return JobLost("stall", f"was not done after {stalled_s:g} s")
 
-    async def _resident_bytes(self) -> int:
-        return 0 if self._pid is None else await resident_bytes(self._pid) or 0
+    async def _usage(self) -> Usage | None:
+        if self._pid is not None:
+            with trio.move_on_after(_LOOK_S):
+                return await usage_of(self._pid)
+        return None
 
     def _broken(self) -> JobLost:
         self.kill()

@@ -4,15 +4,12 @@ Inbox: StartTurn, CancelTurn, FindReply, ShowPrompt, AnswerNow, DescribeSession,
 EndSession.
 Tells: the turns, the StateBoard (counts of running and queued).
 
-Rule of admission: first in, first out; at most the worker's `max_inflight_requests` at a time; one
-turn of a session at a time (a second request on it waits without holding others up). Turns are
-admitted when the model is there, and re-counted whenever a turn ends or the board changes.
+Turns wait and run by the rules of turn_queue.py, applied whenever a prompt is ready, a turn ends or the board changes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, assert_never
@@ -39,7 +36,8 @@ from actors.sessions.messages import (
 )
 from actors.sessions.shelf import Shelf
 from actors.sessions.turn import Turn
-from actors.state_board import ANSWERING, RequestCounts, StateBoard
+from actors.sessions.turn_queue import TurnQueue
+from actors.state_board import StateBoard
 from actors.supervisor.messages import SessionCommand, SupervisorMessage
 from actors.transcripts.messages import (
     ForgetSession,
@@ -80,10 +78,8 @@ class SessionManager:
         self._supervisor = supervisor
         self._transcripts = transcripts
         self._limits = limits
-        self._queue: list[Turn] = []
-        self._running: list[Turn] = []
+        self._queue = TurnQueue(board)
         self._shelf = Shelf()
-        self._ending: Counter[str] = Counter()
         self._turn_over = Signal()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -111,7 +107,7 @@ class SessionManager:
                     case SetHistory():
                         nursery.start_soon(self._set_history, message)
                     case EndSession():
-                        self._ending[message.session_id] += 1
+                        self._queue.close_for(message.session_id)
                         nursery.start_soon(self._end_session, message, self._shelf.of_session(message.session_id))
                     case _:
                         assert_never(message)
@@ -123,11 +119,12 @@ class SessionManager:
     def _start(self, message: StartTurn, nursery: trio.Nursery) -> None:
         if message.port.closed:
             return  # the client left before its turn was even made
-        if len(self._queue) >= self._limits.queue and not self._has_room_for(message.request.session_id):
+        waiting = self._queue.split()[1]
+        if len(waiting) >= self._limits.queue and not self._queue.has_place_for(message.request.session_id):
             message.port.fail(
                 Unavailable(
                     "queue_full",
-                    f"{len(self._queue)} requests are waiting for the model already. Try again in a moment.",
+                    f"{len(waiting)} requests are waiting for the model already. Try again in a moment.",
                     status=429,
                     retry_after_s=self._limits.retry_after_s,
                 )
@@ -156,9 +153,10 @@ class SessionManager:
             supervisor=self._supervisor,
             transcripts=self._transcripts,
             unattended_s=self._limits.unattended_s,
+            on_prepared=self._queue.admit,
             earlier=earlier,
         )
-        held = sum(other.request_chars for other in self._running + self._queue)
+        held = self._queue.chars
         if held and held + turn.request_chars > BODIES_BYTES:
             # Beside the front's bound: a detached turn goes on without its connection.
             message.port.fail(
@@ -171,15 +169,14 @@ class SessionManager:
             )
             return
         self._shelf.put(turn)
-        self._queue.append(turn)
         nursery.start_soon(self._run_turn, turn)
-        self._admit()
+        self._queue.put(turn)
         message.port.answer(reply)
 
     def _find_continued(self, reply_id: str) -> Turn | None:
         turn = self._shelf.find(reply_id, trio.current_time())
         # Of a session that is being deleted nothing goes on.
-        return None if turn is not None and self._is_ending(turn.reply.session_id) else turn
+        return None if turn is not None and self._queue.is_closed_for(turn.reply.session_id) else turn
 
     def _find(self, message: FindReply) -> None:
         turn = self._shelf.find(message.reply_id, trio.current_time())
@@ -225,16 +222,13 @@ class SessionManager:
         finally:
             if turn.reply.outcome is None:
                 turn.reply.finish(Failed(fault=Unavailable("stopping", "The server is shutting down.")))
-            if turn in self._running:
-                self._running.remove(turn)
-            if turn in self._queue:
-                self._queue.remove(turn)
             self._shelf.finish(turn, trio.current_time())
+            self._queue.end(turn)
             self._turn_over.notify()
-            self._admit()
 
     def _cancel(self, message: CancelTurn) -> bool:
-        candidates = self._running + self._queue if message.reply_id is not None else self._running
+        not_running = self._queue.waiting if message.reply_id is not None else self._queue.split()[0]
+        candidates = self._queue.running + not_running
         for turn in candidates:
             wanted = message.reply_id or message.session_id
             seen = turn.reply.id if message.reply_id is not None else turn.reply.session_id
@@ -245,18 +239,12 @@ class SessionManager:
 
     # ------------------------------------------------------------ sessions (child tasks)
 
-    def _unfinished(self, session_id: str) -> list[Turn]:
-        """Turns of a session that still have to end. One that has its outcome is over for everybody who asks, though
-        its task may need a moment more."""
-        turns = self._running + self._queue
-        return [turn for turn in turns if turn.reply.session_id == session_id and turn.reply.outcome is None]
-
     async def _describe(self, message: DescribeSession) -> None:
         session_id = message.session_id
         # Looked at first: one that is taken meanwhile is then in both, never in none.
         waiting = [
             WaitingRequest(reply_id=turn.reply.id, messages=turn.request.messages, begun=turn.history.begun)
-            for turn in self._unfinished(session_id)
+            for turn in self._queue.unfinished(session_id)
             if not turn.history.is_committed
         ]
         try:
@@ -283,7 +271,7 @@ class SessionManager:
     async def _set_history(self, message: SetHistory) -> None:
         session_id = message.session_id
         try:
-            if self._unfinished(session_id) or self._is_ending(session_id):
+            if self._queue.unfinished(session_id) or self._queue.is_closed_for(session_id):
                 raise session_busy()
             await self._transcripts.ask(ReplaceHistory(session_id=session_id, messages=message.messages))
         except MuseError as fault:
@@ -297,7 +285,7 @@ class SessionManager:
         try:
             for turn in turns:
                 turn.cancel()
-            while any(turn in self._running or turn in self._queue for turn in turns):
+            while any(map(self._queue.has, turns)):
                 await self._turn_over.wait()
             try:
                 await self._supervisor.ask(SessionCommand(action=message.action, session_id=session_id))
@@ -312,44 +300,9 @@ class SessionManager:
         else:
             message.port.answer(None)
         finally:
-            self._ending[session_id] -= 1
-            if not self._ending[session_id]:
-                del self._ending[session_id]
-            self._admit()
+            self._queue.reopen(session_id)
 
-    # ------------------------------------------------------------ admission (synchronous)
-
-    def _capacity(self) -> int:
-        state = self._board.value
-        if state.model is None or state.worker.state not in ANSWERING:
-            return 0
-        return state.model.max_inflight_requests
-
-    def _session_free(self, session_id: str | None) -> bool:
-        if session_id is None:
-            return True
-        return not self._is_ending(session_id) and all(turn.reply.session_id != session_id for turn in self._running)
-
-    def _is_ending(self, session_id: str | None) -> bool:
-        return session_id is not None and self._ending[session_id] > 0
-
-    def _has_room_for(self, session_id: str | None) -> bool:
-        return len(self._running) < self._capacity() and self._session_free(session_id)
-
-    def _admit(self) -> None:
-        # With a worker that will not come back by itself, waiting makes no sense: every turn goes on, to
-        # find the reason on the board and fail with it.
-        hopeless = self._board.value.worker.state in ("failed", "stopped")
-        for turn in list(self._queue):
-            if hopeless or self._has_room_for(turn.reply.session_id):
-                self._queue.remove(turn)
-                self._running.append(turn)
-                turn.admit()
-        if self._capacity():
-            for position, turn in enumerate(self._queue, start=1):
-                turn.place(position)
-        waiting = tuple(turn.reply.id for turn in self._queue)
-        self._board.change(requests=RequestCounts(running=len(self._running), waiting=waiting))
+    # ------------------------------------------------------------ what passes by itself (child tasks)
 
     async def _tidy_shelf(self) -> None:
         """Forget replies when their time is over, also while nobody asks for anything."""
@@ -368,5 +321,5 @@ class SessionManager:
             if model is not None and model is not prepared:
                 prepared = model
                 await self._transcripts.tell(PrepareModel(model=model))
-            self._admit()
+            self._queue.admit()
             await self._board.wait_newer(version)

@@ -12,7 +12,6 @@ from actors.reply import Reply
 from actors.sessions.calls import Calls
 from actors.sessions.generated import Generated
 from muse.api.chat_request import ChatRequest
-from muse.api.history_limits import MAX_CALLS
 from muse.api.tools import ToolCall
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
 from muse.chat.channels import PlainParser, parser_for
@@ -20,6 +19,7 @@ from muse.chat.forced_call import ForcedCallParser, answer_prefix, call_prefix
 from muse.chat.splice import PromptPart, joined, segments_of
 from muse.chat.stop_strings import StopMatcher
 from muse.protocol import Ready, TextSegment, Tokens
+from muse.sizes import MAX_CALLS
 
 
 class Answer:

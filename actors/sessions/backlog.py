@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import attrs
 import trio
@@ -17,15 +17,17 @@ from actors.supervisor.messages import RequestEvent
 from muse.errors import MuseError
 from muse.protocol import Tokens
 
+Take: TypeAlias = Callable[[RequestEvent | MuseError], None]
+
 PART_CHARS: Final = 4096
 """Of a text that is taken at once: 1 to 5 ms where it is dense with calls."""
 
 
 class Backlog:
-    """take: called with each event, or the fault that ended them, in order."""
+    """`take` is called with each event, or the fault that ended them, in order. It is not kept: a turn that its own
+    parts hold would be freed by the garbage collector only, with all its text."""
 
-    def __init__(self, take: Callable[[RequestEvent | MuseError], None]) -> None:
-        self._take = take
+    def __init__(self) -> None:
         self._waiting: deque[RequestEvent | MuseError] = deque()
 
     @property
@@ -33,18 +35,18 @@ class Backlog:
         """Something waits for `drain`."""
         return bool(self._waiting)
 
-    def offer(self, event: RequestEvent | MuseError) -> None:
+    def offer(self, event: RequestEvent | MuseError, take: Take) -> None:
         """Take it now if it is short and nothing waits before it. Does not wait."""
         if self._waiting or _is_long(event):
             self._waiting.append(event)
         else:
-            self._take(event)
+            take(event)
 
-    async def drain(self) -> None:
+    async def drain(self, take: Take) -> None:
         """Take what waits; others run in between."""
         while self._waiting:
             for part in _parts(self._waiting[0]):
-                self._take(part)
+                take(part)
                 await trio.lowlevel.checkpoint()
             self._waiting.popleft()
 

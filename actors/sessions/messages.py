@@ -8,7 +8,7 @@ import attrs
 
 from actors.kernel import Question
 from actors.reply import Reply
-from actors.transcripts.messages import RecordedTurn, SessionView
+from actors.transcripts.messages import RecordedTurn, SessionSummary, SessionView
 from muse.api.chat_request import ChatRequest
 from muse.api.message import Message
 from muse.chat.seen_prompt import SeenPrompt
@@ -85,7 +85,7 @@ class DescribeSession(Question[SessionState]):
 
 
 @attrs.frozen(kw_only=True)
-class DescribeSessions(Question[tuple[SessionView, ...]]):
+class DescribeSessions(Question[tuple[SessionSummary, ...]]):
     """Front -> manager: all sessions, the one used last first."""
 
 

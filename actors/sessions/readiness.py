@@ -55,7 +55,7 @@ def check_abilities(request: ChatRequest, model: protocol.Ready) -> None:
             if wanted:
                 raise ClientFault(
                     "unsupported_parameter",
-                    f"The engine of this server ({model.engine}) cannot hold an answer to a JSON form.",
+                    f"The engine of this server ({model.engine}) does not support structured output.",
                     param=name,
                 )
     penalties = protocol.penalties_on(request.sampling)

@@ -16,12 +16,13 @@ import attrs
 
 from actors.sessions.turn import Turn
 from muse.api.images import Picture, bytes_in_memory
-from muse.api.message import pictures_of
+from muse.api.message import pictures_of, text_chars
 from muse.protocol import IdsSegment, ImageSegment, TextSegment
 
 KEEP_S: Final = 300.0
 MAX_FINISHED: Final = 64
-MAX_CHARS: Final = 16 * 1024 * 1024
+MAX_CHARS: Final = 32 * 1024 * 1024
+"""The prompt of a turn holds most of its messages' text again."""
 MAX_PICTURE_BYTES: Final = 64 * 1024 * 1024
 """As they are kept: in base64. The pictures of a request may have 54 MiB then."""
 
@@ -98,11 +99,11 @@ class Shelf:
 
 
 def _size(turn: Turn) -> int:
-    """Characters (ids counted as four each) that keeping the turn costs: prompt and answer, but no pictures."""
-    size = turn.reply.end + sum(len(tool.description) + len(tool.parameters) for tool in turn.request.tool_use.tools)
+    """Characters (an id counts as four) that keeping the turn costs: messages, tools, prompt and answer, but no pictures."""
+    size = turn.reply.end + text_chars(turn.request.messages)
+    size += sum(len(tool.description) + len(tool.parameters) for tool in turn.request.tool_use.tools)
     if turn.answer is None:
-        return size + sum(len(message.content) + len(message.details) for message in turn.request.messages)
-    size += sum(len(message.details) for message in turn.request.messages)
+        return size
     size += sum(len(part.spelled) for part in turn.answer.parts) + len(turn.answer.generated.text)
     for segment in turn.answer.prompt + turn.answer.generated.segments():
         match segment:

@@ -13,7 +13,7 @@ smaller budget, and the same Reply goes on, within the rules of resume_policy.py
 from __future__ import annotations
 
 import logging
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
 
@@ -22,36 +22,28 @@ import trio
 
 from actors.kernel import Address, Signal
 from actors.reply import Failed, Finished, Reply, Sign
-from actors.sessions.answer import Answer, begin_answer
+from actors.sessions.answer import Answer
 from actors.sessions.backlog import Backlog
+from actors.sessions.ending import fault_in_request, finish_reason
 from actors.sessions.history import TurnHistory, begun_by
-from actors.sessions.readiness import check_abilities, check_length, check_room, check_size, wait_model
 from actors.sessions.resume_policy import ResumePolicy
 from actors.sessions.timing import TurnTimes, added_up, decoding, metrics_of, prompt_sign
+from actors.sessions.turn_commands import Admission, TurnCommands
 from actors.state_board import StateBoard
-from actors.supervisor.faults import fault_of
-from actors.supervisor.messages import (
-    CancelGeneration,
-    RequestEvent,
-    StartGeneration,
-    SupervisorMessage,
-)
+from actors.supervisor.messages import CancelGeneration, RequestEvent, StartGeneration, SupervisorMessage
 from actors.transcripts.messages import TranscriptMessage
 from muse import protocol
 from muse.api.chat_request import ChatRequest
 from muse.api.message import request_chars
-from muse.api.metrics import AnswerEnd
 from muse.chat.forced_call import form_of
-from muse.chat.pictures import path_of_picture
 from muse.chat.seen_prompt import SeenPrompt
 from muse.errors import MuseError
-from muse.structured.forms import asked_schemas, param_of
 
 log = logging.getLogger("muse.sessions")
 
 
 class Turn:
-    """One request. The manager calls `place`, `admit`, `cancel`, `answer_now` and runs `run`.
+    """One request. The manager calls `place`, `cancel`, `answer_now` and runs `run`.
 
     `earlier`: the finished turn whose answer this one continues, or None.
     """
@@ -65,12 +57,12 @@ class Turn:
         supervisor: Address[SupervisorMessage],
         transcripts: Address[TranscriptMessage],
         unattended_s: float,
+        on_prepared: Callable[[], None],
         earlier: Turn | None = None,
     ) -> None:
         self.request: Final = request
         self.reply: Final = reply
         self.request_chars: Final = request_chars(request.messages)
-        self.answer: Answer | None = None
         self._board = board
         self._supervisor = supervisor
         self.history: Final = TurnHistory(
@@ -81,19 +73,27 @@ class Turn:
             begun=begun_by(earlier.answer, earlier.reply.id) if earlier and earlier.answer else None,
         )
         self._unattended_s = unattended_s
-        self._earlier = earlier
         before = earlier.times.all_thought_s if earlier else 0.0
         self.times: Final = TurnTimes(submitted=trio.current_time(), earlier_thought_s=before)
-        self._admitted = trio.Event()
+        self.admission: Final = Admission(on_prepared)
         self._waiting: trio.CancelScope | None = None
         self._attempts = 0
         self._form = form_of(request)
+        self._commands = TurnCommands(
+            request=request,
+            reply=reply,
+            board=board,
+            supervisor=supervisor,
+            history=self.history,
+            schema=self._form.schema if self._form is not None else None,
+            earlier=earlier.answer if earlier else None,
+        )
         self._policy = ResumePolicy()
         self._out_of_budget = False
         self._cancel_wanted = False
         self._close_wanted = False
         self._news = Signal()
-        self._backlog = Backlog(self._take)
+        self._backlog = Backlog()
         self._accepted: protocol.Accepted | None = None
         self._done: protocol.Done | None = None
         self._draft: protocol.Draft | None = None
@@ -102,16 +102,17 @@ class Turn:
         self._reused = 0
         self._fault: MuseError | None = None
 
+    @property
+    def answer(self) -> Answer | None:
+        """What is answered, None before there is a prompt."""
+        return self._commands.answer
+
     # ------------------------------------------------------------ the manager's side
 
     def place(self, position: int) -> None:
         """Tell where in the queue this turn stands, from 1."""
         if not self._attempts:
             self.reply.show(Sign(phase="queued", position=position))
-
-    def admit(self) -> None:
-        """The turn may use the model now."""
-        self._admitted.set()
 
     def cancel(self) -> None:
         """End this turn, in whatever phase it is. Idempotent."""
@@ -151,7 +152,7 @@ class Turn:
                 nursery.cancel_scope.cancel()
         finally:
             # A reply that is kept must not keep those alive that it continues.
-            self._earlier = self.history.begun = None
+            self._commands.earlier = self.history.begun = None
 
     # ------------------------------------------------------------ the way of a request
 
@@ -168,16 +169,17 @@ class Turn:
         try:
             command = None
             with self._until_cancelled():
-                command = await self._prepare()
+                command = await self._commands.first(self.admission)
             while command is not None and not self._cancel_wanted:
                 await self._generate(command)
                 if not self._goes_on():
                     break
                 last, command = command, None
                 with self._until_cancelled():
-                    command = await self._continuation(last)
+                    command = await self._commands.next(last, attempts=self._attempts)
+                    self._out_of_budget = self._out_of_budget or command is None
         except MuseError as fault:
-            self._fault = fault.again()
+            self._fault = fault.without_frames()
         await self._conclude()
 
     @contextmanager
@@ -189,44 +191,6 @@ class Turn:
             yield
         self._waiting = None
 
-    async def _prepare(self) -> protocol.Generate:
-        """Wait for the model, build the prompt, wait for admission. Raises MuseError."""
-        model = await wait_model(self._board, self.reply)
-        check_abilities(self.request, model)
-        await check_length(self.request, model)
-        self.answer = answer = await self._make_answer(model)
-        segments = answer.prompt + answer.generated.segments()
-        await check_size(segments, self._form.schema if self._form else None, model)
-        if not self._admitted.is_set():
-            # It has to queue: a prompt that can never fit is refused now, not after the wait.
-            await check_room(self._supervisor, segments, model)
-            await self._admitted.wait()
-            model = await wait_model(self._board, self.reply)
-            if self.request.session_id is not None:
-                # What it waited for may have been a turn of the same session.
-                self.answer = answer = await self._make_answer(model)
-                segments = answer.prompt + answer.generated.segments()
-                await check_size(segments, self._form.schema if self._form else None, model)
-        self._earlier = None
-        return protocol.Generate(
-            request_id=self.reply.id,
-            session_id=self.request.session_id,
-            prompt_segments=segments,
-            max_new_tokens=self.request.max_tokens,
-            sampling=self.request.sampling,
-            json_schema=self._form.schema if self._form is not None else None,
-            constrained_prefix=self._constrained_prefix(answer),
-        )
-
-    async def _make_answer(self, model: protocol.Ready) -> Answer:
-        request = self.request
-        if self._earlier is not None:
-            assert self._earlier.answer is not None
-            return self._earlier.answer.continue_in(
-                self.reply, stops=request.stop, max_thinking_tokens=request.max_thinking_tokens
-            )
-        return begin_answer(request, self.reply, model, await self.history.prompt(model))
-
     async def _generate(self, command: protocol.Generate) -> None:
         self._attempts += 1
         self._fault = self._done = None
@@ -237,7 +201,7 @@ class Turn:
         cancel_sent = False
         while self._done is None and self._fault is None:
             if self._backlog.is_waiting:
-                await self._backlog.drain()
+                await self._backlog.drain(self._take)
                 continue
             if self._was_accepted and not self.history.is_committed:
                 await self.history.commit()
@@ -280,29 +244,6 @@ class Turn:
         has_room = budget is None or self._generated_tokens() < budget
         return ended and has_room and self.answer is not None and self.answer.repair_call()
 
-    async def _continuation(self, last: protocol.Generate) -> protocol.Generate | None:
-        """Wait for a worker and say how to go on; None when there is nothing left to generate."""
-        await wait_model(self._board, self.reply)
-        answer = self.answer
-        assert answer is not None
-        budget = self.request.max_tokens
-        if budget is not None:
-            budget -= answer.new_tokens
-            if budget <= 0:
-                self._out_of_budget = True
-                return None
-        return attrs.evolve(
-            last,
-            request_id=f"{self.reply.id}.{self._attempts}",
-            prompt_segments=answer.prompt + answer.generated.segments(),
-            max_new_tokens=budget,
-            constrained_prefix=self._constrained_prefix(answer),
-        )
-
-    def _constrained_prefix(self, answer: Answer) -> str:
-        """What the model wrote so far, if its answer is constrained; what leads to it is a part of the prompt."""
-        return "" if self._form is None else answer.generated.text
-
     def _generated_tokens(self) -> int:
         return self.answer.new_tokens if self.answer is not None else 0
 
@@ -318,7 +259,7 @@ class Turn:
 
     def _offer(self, event: RequestEvent | MuseError) -> None:
         if self.reply.outcome is None:  # else the system stops: the reply was ended, the worker does not know it yet
-            self._backlog.offer(event)
+            self._backlog.offer(event, self._take)
             if self._backlog.is_waiting or not isinstance(event, protocol.Tokens):
                 self._news.notify()
 
@@ -346,11 +287,7 @@ class Turn:
     def _on_error(self, event: protocol.Error) -> None:
         if event.code == "context_overflow" and self._generated_tokens():
             self._out_of_budget = True  # resumed with the window exactly full: there is no room for more
-        self._fault = fault_of(event)
-        if event.code in ("bad_request", "constrained_dead_end") and self._form is not None:
-            self._fault.param = param_of(asked_schemas(self.request))
-        if event.image is not None:
-            self._fault.param = path_of_picture(self.request.messages, event.image)
+        self._fault = fault_in_request(event, self.request, is_constrained=self._form is not None)
 
     def _on_tokens(self, event: protocol.Tokens) -> None:
         answer = self.answer
@@ -369,14 +306,14 @@ class Turn:
 
     async def _conclude(self) -> None:
         fault, answer = self._fault, self.answer
-        if fault is not None and self._has_failed(fault):
+        if fault is not None and self._is_failure(fault):
             if answer is not None:
                 await self.history.record(answer, fault=fault)
             self.reply.finish(Failed(fault=fault))
             return
         if answer is not None:
             answer.flush(is_cut=self._done is None or self._done.finish_reason != "stop")
-        reason = self._finish_reason()
+        reason = finish_reason(answer, self._done, out_of_budget=self._out_of_budget)
         self.times.ended = trio.current_time()
         self.times.note_thinking(False, self.times.ended)
         metrics = metrics_of(
@@ -399,7 +336,7 @@ class Turn:
         self._last_ids = None  # ended turns are kept for a while, and this is 36 bytes a token
         self.reply.finish(Finished(finish_reason=reason, metrics=metrics))
 
-    def _has_failed(self, fault: MuseError) -> bool:
+    def _is_failure(self, fault: MuseError) -> bool:
         """Whether a fault at the end is one of the answer's: not where that was full, or no longer wanted."""
         if self._out_of_budget:
             return False
@@ -407,13 +344,3 @@ class Turn:
             # Its own end, such as a stop string. What came before must have the form that was promised.
             return self._form is not None and fault.code == "engine_error"
         return not self._cancel_wanted
-
-    def _finish_reason(self) -> AnswerEnd:
-        answer = self.answer
-        if answer is not None and answer.stopped:
-            reason = "stop"
-        elif self._out_of_budget:
-            return "length"
-        else:
-            reason = "cancelled" if self._done is None else self._done.finish_reason
-        return "tool_calls" if reason == "stop" and answer is not None and answer.calls else reason

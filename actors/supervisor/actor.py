@@ -14,15 +14,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final, assert_never
 
 import trio
 
 from actors.kernel import ReplyPort
 from actors.state_board import ANSWERING, StateBoard
+from actors.supervisor.command_lines import line_of
 from actors.supervisor.launch import WorkerCommand
-from actors.supervisor.link import Line
 from actors.supervisor.messages import (
     CancelGeneration,
     CountTokens,
@@ -40,7 +39,7 @@ from actors.supervisor.watchdog import HangLimits, Kill, SendPing, Terminate, Wa
 from muse import protocol
 from muse.errors import MuseError, Unavailable, WorkerFault
 from muse.exhaustion import is_exhaustion, reason_of
-from muse.protocol_codec import ProtocolError, decode_event, encode_command, prompt_chars
+from muse.protocol_codec import ProtocolError, decode_event, encode_command
 
 log = logging.getLogger("muse.supervisor")
 
@@ -52,9 +51,6 @@ MAX_QUESTIONS = 64
 STOP_GRACE_S = 0.5
 """After stdin is closed, how long a worker may take to leave before its group is killed."""
 
-
-ENCODED_AT_ONCE: Final = 256 * 1024
-"""Characters of a prompt that are encoded on the event loop: 0.3 ms. Longer ones are encoded in a thread."""
 _SESSION_COMMANDS: Final = {"show": protocol.Show, "reset": protocol.Reset, "close": protocol.Close}
 
 
@@ -132,7 +128,7 @@ class WorkerSupervisor:
     def _no_worker(self) -> MuseError:
         worker = self._board.value.worker
         reason = f": {worker.reason}" if worker.reason else "."
-        return Unavailable("model_unavailable", f"The model is {worker.state}{reason}", retry_after_s=5)
+        return Unavailable("model_unavailable", f"The model is {worker.state}{reason}")
 
     def _start_generation(self, command: protocol.Generate, sink: Sink) -> None:
         run = self._answering()
@@ -141,7 +137,7 @@ class WorkerSupervisor:
             return
         run.sinks[command.request_id] = sink
         run.watchdog.started(command.request_id, self._clock())
-        run.link.send(_line_of(command))
+        run.link.send(line_of(command))
         self._show_busy(run)
 
     def _cancel_generation(self, request_id: str) -> None:
@@ -157,11 +153,11 @@ class WorkerSupervisor:
             port.fail(self._no_worker())
             return
         if len(run.questions) >= MAX_QUESTIONS:
-            port.fail(Unavailable("model_busy", "The model is too busy to be asked this now.", retry_after_s=5))
+            port.fail(Unavailable("model_busy", "The model is too busy to be asked this now."))
             return
         request_id = self._new_id("ask-")
         run.questions[request_id] = port
-        run.link.send(_line_of(make(request_id)))
+        run.link.send(line_of(make(request_id)))
 
     def _restart_worker(self) -> None:
         self._policy.forget()
@@ -356,9 +352,3 @@ class WorkerSupervisor:
     def _show_busy(self, run: WorkerRun) -> None:
         if self._board.value.worker.state in ANSWERING:
             self._move("work" if run.sinks else "rest")
-
-
-def _line_of(command: protocol.WorkerCommand) -> Line:
-    if prompt_chars(command) <= ENCODED_AT_ONCE:
-        return encode_command(command)
-    return partial(encode_command, command)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 
 import trio
 
+from actors.guarded_process import python_environment
 from actors.supervisor.draft import DraftChoice
 from actors.supervisor.left_over import LeftOver
 from actors.supervisor.link import WorkerLink
@@ -62,18 +62,8 @@ class WorkerCommand:
 
     async def start(self) -> WorkerLink:
         """Start one worker behind its guard. Raises OSError."""
-        search = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-        env = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(search),
-            "MUSE_HOME": str(self._settings.home),
-            **self._extra_env,
-        }
-        link = await WorkerLink.open(
-            self.arguments(),
-            env=env,
-            cwd=str(PROJECT_ROOT),
-        )
+        env = {**python_environment(), "MUSE_HOME": str(self._settings.home), **self._extra_env}
+        link = await WorkerLink.open(self.arguments(), env=env, cwd=str(PROJECT_ROOT))
         # A thread, since macOS has to ask `ps`; shielded, since the link must reach whoever ends it.
         with trio.CancelScope(shield=True), suppress_no_threads("worker-record-not-written"):
             await run_in_thread(self._left_over.note, link.pid)

@@ -14,9 +14,7 @@ exit and end of output are two facts with a deadline between them
 from __future__ import annotations
 
 import logging
-import os
 import signal
-import subprocess
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
@@ -24,12 +22,12 @@ from typing import Final
 import attrs
 import trio
 
+from actors.guarded_process import close_guarded, close_pipe, start_guarded
 from actors.process_group import signal_group
 from actors.supervisor.lines import LineSplitter, LineTooLong
 from actors.threads import run_in_thread
 from muse.errors import Unavailable
 from muse.protocol import MAX_WORKER_LINE_BYTES
-from muse.worker import guard
 
 log = logging.getLogger("muse.supervisor")
 
@@ -88,26 +86,9 @@ class WorkerLink:
 
     @classmethod
     async def open(cls, command: Sequence[str], *, env: Mapping[str, str], cwd: str) -> WorkerLink:
-        """Start `command` (absolute program first) behind a guard, in a process group of its own. Raises
-        OSError."""
-        read_fd, write_fd = os.pipe()
-        try:
-            process = await trio.lowlevel.open_process(
-                guard.command([*command], life_fd=read_fd),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(read_fd,),
-                process_group=0,
-                env=dict(env),
-                cwd=cwd,
-            )
-        except BaseException:
-            os.close(write_fd)
-            raise
-        finally:
-            os.close(read_fd)
-        return cls(process, write_fd)
+        """Start `command` (absolute program first) behind a guard. Raises OSError, or RuntimeError where no thread can
+        be started."""
+        return cls(*await start_guarded(command, env=env, cwd=cwd))
 
     @property
     def pid(self) -> int:
@@ -141,7 +122,7 @@ class WorkerLink:
         self._killed = True
         if not self._over:
             signal_group(self._process.pid, signal.SIGKILL)
-            _close(self._process.stdin)  # ends a write that waits under its shield, whoever else holds the pipe
+            close_pipe(self._process.stdin)  # ends a write that waits under its shield, whoever else holds the pipe
 
     async def run(self, on_line: Callable[[bytes], None]) -> Death:
         """Serve the pipes until the worker is dead; give each stdout line to `on_line` (must not
@@ -165,15 +146,10 @@ class WorkerLink:
             self._over = True
             with trio.CancelScope(shield=True):
                 await self._process.wait()
-            self._close_pipes()
+            close_guarded(self._process, self._life_fd)
         returncode = self._process.returncode
         assert returncode is not None
         return Death(returncode=returncode, fault=self._fault, stderr_tail=tuple(self._stderr))
-
-    def _close_pipes(self) -> None:
-        os.close(self._life_fd)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            _close(stream)
 
     async def _read_stdout(self, on_line: Callable[[bytes], None]) -> None:
         stream = self._process.stdout
@@ -230,11 +206,5 @@ class WorkerLink:
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
                     return  # dead or dying: the exit is noticed elsewhere
             self.unread_since = None
-            del line  # a prompt, which is not kept until the next one
+            del given, line  # a prompt, which is not kept until the next one
         await stream.aclose()
-
-
-def _close(stream: trio.abc.AsyncResource | None) -> None:
-    # The synchronous close: aclose() would add a checkpoint, which fails under cancellation.
-    assert isinstance(stream, trio.lowlevel.FdStream)
-    stream.close()

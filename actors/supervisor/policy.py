@@ -70,39 +70,23 @@ class RestartPolicy:
     def decide(self, end: End, now: float) -> Decision:
         """What follows the end of a worker at time `now` (seconds)."""
         if end.refused:
-            return self.on_refusal()
-        return self.on_death(
-            now,
-            had_token=end.had_token,
-            reason=end.reason,
-            hopeless=end.hopeless,
-            in_request=end.in_request,
-        )
-
-    def on_death(
-        self, now: float, *, had_token: bool, reason: str, hopeless: bool, in_request: bool = False
-    ) -> Decision:
-        """What follows a death; the arguments are those of End."""
-        if hopeless and not self.load_s:
-            return GiveUp(reason)  # what was loaded once may well be loaded again
-        if had_token:
+            self._refusals += 1
+            return Restart(REFUSAL_PAUSES_S[min(self._refusals, len(REFUSAL_PAUSES_S)) - 1])
+        if end.hopeless and not self.load_s:
+            return GiveUp(end.reason)  # what was loaded once may well be loaded again
+        if end.had_token:
             self._early_deaths.clear()
             self._request_deaths.clear()
             return Restart(0.0)
         window_s = max(MIN_WINDOW_S, LOADS_IN_WINDOW * self.load_s)
-        if in_request:
+        if end.in_request:
             self._request_deaths = _within(self._request_deaths, now, window_s)
             return Restart(BACK_OFF_S[min(len(self._request_deaths), len(BACK_OFF_S)) - 1])
         self._early_deaths = _within(self._early_deaths, now, window_s)
         count = len(self._early_deaths)
         if count > len(BACK_OFF_S):
-            return GiveUp(f"{reason} ({count} times within {window_s:.0f} s)")
+            return GiveUp(f"{end.reason} ({count} times within {window_s:.0f} s)")
         return Restart(BACK_OFF_S[count - 1])
-
-    def on_refusal(self) -> Restart:
-        """The system refused what a start needs."""
-        self._refusals += 1
-        return Restart(REFUSAL_PAUSES_S[min(self._refusals, len(REFUSAL_PAUSES_S)) - 1])
 
     def forget(self) -> None:
         """A person asked for another try: all tries are new."""

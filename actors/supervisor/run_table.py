@@ -128,6 +128,6 @@ class WorkerRun:
         sinks, self.sinks = self.sinks, {}
         questions, self.questions = self.questions, {}
         for port in questions.values():
-            port.fail(Unavailable("model_unavailable", fault.detail, retry_after_s=5))
+            port.fail(Unavailable("model_unavailable", fault.detail))
         for sink in sinks.values():
             sink.on_lost(fault)

@@ -74,7 +74,7 @@ class TranscriptStore:
                     case ShowSession():
                         self._show(message)
                     case ListSessions():
-                        message.port.answer(self._histories.views())
+                        message.port.answer(self._histories.summaries())
                     case SaveDraft():
                         message.port.answer(self._drafts.save(message))
                     case ShowDraft():

@@ -82,6 +82,18 @@ class RecordTurn:
 
 
 @attrs.frozen(kw_only=True)
+class SessionSummary:
+    """running: id of the reply that is being given. turns: how many answers there are, with that which is being given
+    if it continues a cut one. exact_turns: of how many the ids are known."""
+
+    session_id: str
+    started: datetime
+    running: str | None
+    turns: int
+    exact_turns: int
+
+
+@attrs.frozen(kw_only=True)
 class SessionView:
     """messages: the visible history. turns: by index of the message, what is known of answers given here;
     one index more than there are messages: the answer that nobody has sent back yet, or the beginning of the one that
@@ -92,6 +104,17 @@ class SessionView:
     messages: tuple[Message, ...]
     turns: dict[int, RecordedTurn]
     running: str | None
+
+    @property
+    def summary(self) -> SessionSummary:
+        """The same without its messages."""
+        return SessionSummary(
+            session_id=self.session_id,
+            started=self.started,
+            running=self.running,
+            turns=len(self.turns),
+            exact_turns=sum(turn.ids is not None for turn in self.turns.values()),
+        )
 
     @classmethod
     def of_nothing(cls, session_id: str) -> SessionView:
@@ -108,7 +131,7 @@ class ShowSession(Question[SessionView]):
 
 
 @attrs.frozen(kw_only=True)
-class ListSessions(Question[tuple[SessionView, ...]]):
+class ListSessions(Question[tuple[SessionSummary, ...]]):
     """Anyone -> store: all sessions, the one used last first."""
 
 

@@ -6,9 +6,9 @@ Rules:
 - An answer's ids count while the client hands the answer back as it was sent. The first answer that differs
   loses its ids, and so do all later ones; their text is what the client says. What is shown beside an answer (its
   reasoning, metrics) stays with it as long as the answer itself is there and says the same, wherever it stands.
-- Memory only. At most MAX_SESSIONS sessions, MAX_CHARS characters (an id counts as four, a message as 200 more) and
-  MAX_PICTURE_BYTES of pictures in all, each of these counted once: the session used longest ago is forgotten first,
-  never one whose answer is being given.
+- Memory only. At most MAX_SESSIONS sessions, MAX_CHARS characters (an id counts as four, a message and a call as
+  MESSAGE_CHARS more) and MAX_PICTURE_BYTES of pictures in all, each of these counted once: the session used longest ago
+  is forgotten first, never one whose answer is being given.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from typing import Final
 
 import attrs
 
-from actors.transcripts.messages import CommitTurn, RecordedTurn, RecordTurn, SessionView
+from actors.transcripts.messages import CommitTurn, RecordedTurn, RecordTurn, SessionSummary, SessionView
 from muse.api.images import Picture, bytes_in_memory
-from muse.api.message import Message, pictures_of
-from muse.api.tool_messages import same_calls
-from muse.api.tools import ToolCall
+from muse.api.message import MESSAGE_CHARS, Message, call_chars, pictures_of, text_chars
+from muse.api.tool_messages import key_of_calls, same_calls
 from muse.chat.splice import KnownAnswer
 
 log = logging.getLogger("muse.transcripts")
@@ -35,14 +34,12 @@ MAX_CHARS: Final = 64 * 1024 * 1024
 MAX_PICTURE_BYTES: Final = 256 * 1024 * 1024
 """As they are kept: in base64."""
 _ID_CHARS: Final = 4
-_MESSAGE_CHARS: Final = 200
-"""What a message costs besides its text, so that empty ones are bounded, too."""
 
 
 @attrs.define(slots=True)
 class _Session:
     """turns: by ordinal among the answers of `messages`, the newest one not yet being among them. begun: what the
-    running turn continues. chars: what it costs, without its pictures."""
+    running turn continues. chars: what it costs, without its pictures. exact_turns: how many have their ids."""
 
     started: datetime
     messages: tuple[Message, ...] = ()
@@ -50,6 +47,7 @@ class _Session:
     running: str | None = None
     begun: RecordedTurn | None = None
     chars: int = 0
+    exact_turns: int = 0
     pictures: frozenset[Picture] = frozenset()
 
 
@@ -156,28 +154,34 @@ class Histories:
             running=session.running,
         )
 
-    def views(self) -> tuple[SessionView, ...]:
-        """All sessions, the one used last first."""
-        views = (self.view(session_id) for session_id in reversed(self._sessions))
-        return tuple(view for view in views if view is not None)
+    def summaries(self) -> tuple[SessionSummary, ...]:
+        """All sessions, the one used last first. Takes as long whatever was said in them."""
+        return tuple(
+            SessionSummary(
+                session_id=session_id,
+                started=session.started,
+                running=session.running,
+                turns=len(session.turns) + (session.begun is not None),
+                exact_turns=session.exact_turns,
+            )
+            for session_id, session in reversed(self._sessions.items())
+        )
 
     def _weigh(self, session: _Session) -> None:
         self._chars -= session.chars
-        texts = sum(
-            _MESSAGE_CHARS + len(message.content) + len(message.details) + _chars(message.tool_calls)
-            for message in session.messages
-        )
         given = [*session.turns, session.begun] if session.begun is not None else session.turns
         turns = sum(
-            len(turn.content)
+            MESSAGE_CHARS
+            + len(turn.content)
             + len(turn.reasoning)
             + len(turn.spelled)
             + len(turn.details)
-            + _chars(turn.tool_calls)
+            + call_chars(turn.tool_calls)
             + _ID_CHARS * len(turn.ids or ())
             for turn in given
         )
-        session.chars = texts + turns
+        session.chars = text_chars(session.messages) + turns
+        session.exact_turns = sum(turn.ids is not None for turn in given)
         session.pictures = pictures_of(session.messages)
         self._chars += session.chars
 
@@ -195,21 +199,17 @@ class Histories:
                 self.forget(session_id)
 
 
-def _chars(calls: tuple[ToolCall, ...]) -> int:
-    return sum(len(call.arguments) for call in calls)
-
-
 def _without_ids(turns: Sequence[RecordedTurn], answers: Sequence[Message]) -> list[RecordedTurn]:
     """What is known of each answer, from the first that differs on: that of the next turn that says the same, for
     answers may have been taken out; else what the client says."""
-    places: dict[str, deque[int]] = {}
+    places: dict[object, deque[int]] = {}
     for place, turn in enumerate(turns):
-        places.setdefault(turn.content, deque()).append(place)
+        places.setdefault((turn.content, key_of_calls(turn.tool_calls)), deque()).append(place)
     known: list[RecordedTurn] = []
     behind = -1
     for given in answers:
-        same = places.get(given.content, deque())
-        while same and (same[0] <= behind or not _is_same(turns[same[0]], given)):
+        same = places.get((given.content, key_of_calls(given.tool_calls)), deque())
+        while same and same[0] <= behind:
             same.popleft()
         if same:
             behind = same.popleft()

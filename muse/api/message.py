@@ -13,12 +13,12 @@ from typing import Final, Literal, cast
 import attrs
 
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
-from muse.api.history_limits import MAX_MESSAGES, MAX_NAME_CHARS
 from muse.api.images import Picture, PictureReader, PlacedImage
 from muse.api.message_details import DETAILS, read_detail, written_details
 from muse.api.tool_messages import parse_tool_calls, read_call_id
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
+from muse.sizes import MAX_MESSAGES, MAX_NAME_CHARS
 
 Role = Literal["system", "user", "assistant", "tool"]
 
@@ -70,14 +70,26 @@ def pictures_of(messages: Iterable[Message]) -> frozenset[Picture]:
     return frozenset(image.picture for message in messages for image in message.images)
 
 
-def request_chars(messages: Iterable[Message]) -> int:
-    """What a conversation holds in memory, in characters: its texts, calls and images in base64."""
+MESSAGE_CHARS: Final = 256
+"""What a message or a call costs beside its texts, as if it were text."""
+
+
+def text_chars(messages: Iterable[Message]) -> int:
+    """What a conversation costs in memory and in work, in characters, without its images."""
     return sum(
-        len(message.content)
-        + sum(len(call.arguments) for call in message.tool_calls)
-        + sum(len(image.picture.base64) for image in message.images)
+        MESSAGE_CHARS + len(message.content) + len(message.details) + call_chars(message.tool_calls)
         for message in messages
     )
+
+
+def call_chars(calls: Iterable[ToolCall]) -> int:
+    """The same of calls."""
+    return sum(MESSAGE_CHARS + len(call.arguments) for call in calls)
+
+
+def request_chars(messages: Sequence[Message]) -> int:
+    """The same of a conversation with its images, in base64."""
+    return text_chars(messages) + sum(len(image.picture.base64) for message in messages for image in message.images)
 
 
 def content_parts(message: Message) -> Iterator[str | Picture]:

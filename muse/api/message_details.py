@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from muse.api.fields import invalid_value, read_object, read_text
-from muse.api.history_limits import MAX_DETAILS_CHARS, MAX_ID_CHARS
+from muse.sizes import MAX_DETAILS_CHARS, MAX_ID_CHARS
 
 DETAILS: Final = ("reasoning_content", "reply_id", "finish_reason", "muse_metrics", "error")
 """Their names, in the order in which they are shown."""

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import cast
 
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
-from muse.api.history_limits import MAX_ARGUMENT_VALUES, MAX_CALLS, MAX_ID_CHARS
 from muse.api.tool_fields import read_function_name
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
+from muse.sizes import MAX_ARGUMENT_VALUES, MAX_CALLS, MAX_ID_CHARS
 from muse.strict_json import decode_json
 
 
@@ -92,6 +92,11 @@ def same_calls(one: Sequence[ToolCall], other: Sequence[ToolCall]) -> bool:
         a.name == b.name and (a.arguments == b.arguments or _canonical(a.arguments) == _canonical(b.arguments))
         for a, b in zip(one, other, strict=True)
     )
+
+
+def key_of_calls(calls: Sequence[ToolCall]) -> tuple[tuple[str, str], ...]:
+    """Equal for those that are the same calls (`same_calls`)."""
+    return tuple((call.name, _canonical(call.arguments)) for call in calls)
 
 
 def _canonical(arguments: str) -> str:

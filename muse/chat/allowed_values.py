@@ -5,8 +5,8 @@ A schema is walked once and becomes a set of kinds and a set of listed values (`
 and, to find a property, `properties` and `additionalProperties` at the same places. Other keywords (lengths, patterns,
 ranges, conditions) are not looked at: the result may allow more than the schema does, never less.
 
-A walk is done after MAX_WORK nodes and listed values, so a schema of any shape ends soon; beyond that it says nothing.
-Nothing here runs a client's regular expression.
+This runs in the main process, on schemas and names of properties that strangers choose. So all walks of an answer
+together may cost MAX_WORK; beyond that schemas say nothing. Nothing here runs a client's regular expression.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from referencing._core import Resolver  # what Registry.resolver gives; it has no public name
 
 MAX_WORK: Final = 50_000
-"""Nodes and listed values of one walk, about a microsecond each. An honest schema of 256 KiB has fewer."""
+"""Of all walks of one answer, in listed values: 10 to 20 ms. A property of a plain type costs 2 * NODE_WORK, once."""
+NODE_WORK: Final = 10
+"""What a node costs, in listed values: about 2 microseconds."""
+MAX_NAMED_PARTS: Final = 1_000
+"""Marks (`{` and `,`) of a schema in which names are looked for: that takes 4 microseconds for each part."""
 
 _KINDS_OF: Final[Mapping[str, frozenset[str]]] = {
     "string": frozenset(("string",)),
@@ -81,35 +85,51 @@ ANYTHING: Final = Allowed()
 _NOTHING: Final = Allowed(frozenset())
 
 
-class SchemaReader:
-    """Reads what the schema of a tool allows for its arguments, each once."""
+class Work:
+    """What the walks of one answer may still cost."""
 
-    def __init__(self, tool: Tool) -> None:
+    def __init__(self) -> None:
+        self._left = MAX_WORK
+
+    def spend(self, cost: int) -> None:
+        """Raise TooMuch when nothing is left."""
+        self._left -= cost
+        if self._left < 0:
+            raise TooMuch
+
+
+class TooMuch(Exception):
+    """The walks have cost MAX_WORK."""
+
+
+class SchemaReader:
+    """Reads what the schema of a tool allows for its arguments, each once. work: shared by all of an answer."""
+
+    def __init__(self, tool: Tool, work: Work | None = None) -> None:
+        self._work = work or Work()
         self._schema = tool.schema
         self._resolver = _resolver(self._schema, tool.parameters)
         self._known: dict[str, Allowed] = {}
+        self._own: dict[int, Allowed] = {}
 
     def property(self, name: str) -> Allowed:
         """What the argument of this name may be; anything, where nothing is declared or a reference leads nowhere."""
         if name not in self._known:
             try:
-                self._known[name] = _Walk(name).of_property(self._schema, self._resolver)
+                self._known[name] = _Walk(name, self._work, self._own).of_property(self._schema, self._resolver)
             except Exception:
                 # Whatever a stranger's schema does to the library: it is only a hint here.
                 self._known[name] = ANYTHING
         return self._known[name]
 
 
-class _TooMuch(Exception):
-    """The walk has done MAX_WORK."""
-
-
 class _Walk:
-    """One walk, for one property."""
+    """One walk, for one property. own: what nodes say themselves, by their identity, kept for the next walks."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, work: Work, own: dict[int, Allowed]) -> None:
         self._name = name
-        self._left = MAX_WORK
+        self._work = work
+        self._own = own
         self._done: dict[int, Allowed] = {}  # by the identity of the node; one that is open says nothing
 
     def of_property(self, schema: Any, resolver: Resolver[Any]) -> Allowed:
@@ -133,18 +153,21 @@ class _Walk:
         if not isinstance(schema, Mapping):
             return ANYTHING
         node = cast("Mapping[str, Any]", schema)
-        return _own(node) & self._combined(node, resolver, is_property=False)
+        self._work.spend(len(_list(node, "enum")))
+        if id(node) not in self._own:
+            self._own[id(node)] = _own(node)
+        return self._own[id(node)] & self._combined(node, resolver, is_property=False)
 
     def _combined(self, node: Mapping[str, Any], resolver: Resolver[Any], *, is_property: bool) -> Allowed:
         """By the schemas that the node refers to or is made of."""
-        self._spend(1)
+        self._work.spend(NODE_WORK)
         if id(node) in self._done:
             return self._done[id(node)]
         self._done[id(node)] = ANYTHING
 
         def read(inner: Any, where: Resolver[Any]) -> Allowed:
             found = self.of_property(inner, where) if is_property else self.of_value(inner, where)
-            self._spend(len(found.listed))
+            self._work.spend(len(found.listed))
             return found
 
         allowed = ANYTHING
@@ -159,11 +182,6 @@ class _Walk:
                 allowed &= _any_of(branches)
         self._done[id(node)] = allowed
         return allowed
-
-    def _spend(self, work: int) -> None:
-        self._left -= work
-        if self._left < 0:
-            raise _TooMuch
 
 
 def _own(node: Mapping[str, Any]) -> Allowed:
@@ -196,13 +214,14 @@ def _list(node: Mapping[str, Any], keyword: str) -> list[Any]:
 
 
 def _resolver(schema: Mapping[str, Any], text: str) -> Resolver[Any]:
-    """text: the same schema. Names are looked for only where there are some: that takes as long as all else."""
+    """text: the same schema. Names are looked for only where there are some, and few parts: that takes long."""
     base = schema.get("$id")
     uri = base if isinstance(base, str) else ""
     registry = Registry[Any]().with_resource(uri, Resource[Any](contents=schema, specification=DRAFT202012))
     try:
         has_names = any(keyword in text for keyword in ('"$id"', '"$anchor"', '"$dynamicAnchor"'))
-        return (registry.crawl() if has_names else registry).resolver(uri)
+        is_small = text.count("{") + text.count(",") <= MAX_NAMED_PARTS
+        return (registry.crawl() if has_names and is_small else registry).resolver(uri)
     except Exception:
         return registry.resolver(uri)  # names that are none: pointers may still lead somewhere
 

@@ -32,7 +32,7 @@ from typing import Final, Literal
 import attrs
 
 from muse.api.tools import Tool
-from muse.chat.allowed_values import SchemaReader
+from muse.chat.allowed_values import SchemaReader, Work
 from muse.chat.atem_tags import BLOCK_END, TAG, Token, is_tag_surely, may_become_tag, token_of
 from muse.chat.atem_values import typed_value
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Event, FoundCall
@@ -101,11 +101,12 @@ class Schemas:
 
     def __init__(self) -> None:
         self._readers: dict[str, SchemaReader] = {}
+        self._work = Work()
 
     def of(self, tool: Tool) -> SchemaReader:
         """That of the arguments of a tool."""
         if tool.name not in self._readers:
-            self._readers[tool.name] = SchemaReader(tool)
+            self._readers[tool.name] = SchemaReader(tool, self._work)
         return self._readers[tool.name]
 
     def __deepcopy__(self, _memo: object) -> Schemas:

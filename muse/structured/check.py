@@ -25,14 +25,14 @@ from muse.structured.walk import DeadEnd, cpu_seconds, walk
 from muse.worker.json_form import grammar_text
 
 WALKS: Final = 24
-WALK_S: Final = 0.3
+WALK_S: Final = 0.15
 """CPU seconds for the walks through one grammar with one library; a first walk always goes to its end."""
 COMPILE_S: Final = 0.7
 """CPU seconds that the libraries may take to compile a grammar: the engine takes as long, and others wait then."""
 PLACE_S: Final = 0.3
 """CPU seconds for finding out which part of a schema is to blame."""
-_FEW_WALKS: Final = 4
-_TOO_MUCH: Final = ("row has", "too many", "fuel", "too large", "too complex")
+FEW_WALKS: Final = 4
+_TOO_MUCH: Final = ("row has", "too big", "too many", "fuel", "too large", "too complex")
 _EXACT_DIGITS: Final = 15
 """That a double surely has."""
 _SHOWN: Final = 60
@@ -56,7 +56,7 @@ def fault_of(schema: Any, *, original: object = None, walks: int = WALKS) -> str
     took = cpu_seconds() - started
     for reader in read.values():
         if error := reader.error():
-            return f"the engine cannot hold an answer to this: {_words(error)}"
+            return f"the engine cannot compile it: {_words(error)}"
     if took > COMPILE_S:
         return f"takes the engine too long to compile ({took:.1f} s); make it smaller, or multipleOf a smaller number"
     judges = _Judges(read["llguidance"], original)
@@ -68,7 +68,7 @@ def fault_of(schema: Any, *, original: object = None, walks: int = WALKS) -> str
             return f"the engine cannot go on after {_shown(end.answer)}: {what}"
         for answer in answers:
             if wrong := judges.fault_of(answer):
-                return f"the engine would allow {_shown(answer)}, although {wrong}"
+                return f"the engine would also accept {_shown(answer)}, although {wrong}"
     return None
 
 
@@ -159,7 +159,7 @@ def _fault_in(part: _Part, written: EngineSchema, deadline: float) -> str | None
     if isinstance(part.schema, bool) or cpu_seconds() > deadline:
         return None
     schema: dict[str, Any] = {**part.schema, "$defs": written.definitions}
-    return fault_of(schema, walks=_FEW_WALKS)
+    return fault_of(schema, walks=FEW_WALKS)
 
 
 def _parts(schema: Mapping[str, Any], written: EngineSchema, seen: set[str]) -> Iterator[_Part]:

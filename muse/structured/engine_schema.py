@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 import attrs
@@ -24,6 +24,8 @@ import attrs
 from muse.structured import keywords
 from muse.structured.faults import SchemaFault, join
 from muse.structured.least_size import least_size, least_sizes, without_endless
+from muse.structured.one_of import exclusive_as_any, with_tag
+from muse.structured.property_names import said_otherwise
 from muse.structured.references import References, Resolver
 from muse.structured.values import check_numbers, has_object, plain_value
 
@@ -32,6 +34,8 @@ MAX_PARTS: Final = 20_000
 MAX_ANSWER_CHARS: Final = 16_384
 """Of the shortest answer. Twice as many would be most of an ordinary context."""
 MAX_NOTES: Final = 20
+LARGEST_INTEGER: Final = 2**63 - 1024
+"""The largest double that is an integer of 64 bits: the engine reads bounds as doubles."""
 
 _ANY_NAME: Final = ""
 """A pattern that every name matches."""
@@ -103,6 +107,8 @@ class _Writer:
         self._is_draft_4 = _DRAFT_4.fullmatch(str(root.get("$schema"))) is not None
         self._names: dict[int, str] = {}
         self._waiting: deque[tuple[str, Any, _Place]] = deque()
+        self._tags: dict[tuple[str, str], None] = {}
+        """Definitions with the discriminator of a `oneOf` that they are a branch of."""
         self._notes: dict[str, None] = {}
         self._parts = 0
 
@@ -114,12 +120,19 @@ class _Writer:
             name, contents, place = self._waiting.popleft()
             places[name] = place.pointer
             definitions[name] = self._write(contents, place, entered=True)
+        for name, tag in self._tags:
+            if isinstance(definitions[name], dict):
+                definitions[name] = with_tag(definitions[name], tag)
+        written = exclusive_as_any(written, definitions)
+        definitions = {name: exclusive_as_any(inner, definitions) for name, inner in definitions.items()}
         sizes = least_sizes(definitions)
         size = least_size(written, sizes)
         if size == math.inf:
             raise SchemaFault("#", "has no answer: what it requires is false, or contains itself again and again")
         if size > MAX_ANSWER_CHARS:
-            raise SchemaFault("#", f"asks for answers of {size:.0f} characters or more; at most {MAX_ANSWER_CHARS} go")
+            raise SchemaFault(
+                "#", f"requires answers of at least {size:.0f} characters; at most {MAX_ANSWER_CHARS} are supported"
+            )
         written = without_endless(written, sizes)
         definitions = {name: without_endless(definitions[name], sizes) for name in sizes}
         notes = list(self._notes)
@@ -143,6 +156,10 @@ class _Writer:
         self._parts += 1
         if self._parts > MAX_PARTS:
             raise SchemaFault("#", f"has more than {MAX_PARTS} parts, references included")
+        if "not" in schema and (schema["not"] is True or schema["not"] == {}):
+            return False  # what generators write for "never"
+        if "propertyNames" in schema:
+            schema = self._names_said_otherwise(schema, place)
         given = {key: value for key, value in schema.items() if self._restricts(key, value, schema, place)}
         merged = place.merged or any(key in keywords.IN_PLACE for key in given)
         simple: dict[str, Any] = {}
@@ -152,11 +169,22 @@ class _Writer:
                 written[key] = self._in_place(key, value, given, place)
             else:
                 simple[key] = self._simple(key, value, place, merged=merged)
+        self._tag_branches(written.get("oneOf", ()), schema.get("discriminator"))
         self._check_data(given, place)
         simple = self._other_names(simple, place, merged=merged)
+        if not merged:
+            simple |= _integer_bounds(simple)
         # The engine reads one group of keywords between two of the others: they must see each other.
         first = next(iter(given), None)
         return simple | written if first not in keywords.IN_PLACE or "properties" in simple else written | simple
+
+    def _names_said_otherwise(self, schema: dict[str, Any], place: _Place) -> dict[str, Any]:
+        names = schema["propertyNames"]
+        named = cast("dict[str, Any]", names) if isinstance(names, dict) else {}
+        if named.keys() == {"$ref"}:
+            names, _ = self._references.look_up(place.resolver, named["$ref"], join(place.pointer, "propertyNames"))
+        rest = said_otherwise(schema, names)
+        return schema if rest is None else rest
 
     def _restricts(self, key: str, value: Any, schema: Mapping[str, Any], place: _Place) -> bool:
         """Whether a keyword restricts answers. Raises SchemaFault for one that the engine cannot enforce."""
@@ -189,7 +217,7 @@ class _Writer:
     def _in_place(self, key: str, value: Any, given: Mapping[str, Any], place: _Place) -> Any:
         if key == "$ref":
             name = self._definition(value, place)
-            if place.merged or any(other != key for other in given):
+            if place.merged or any(other not in (key, "type") for other in given):
                 self.found_merged.add(name)
             return f"#/$defs/{name}"
         if key == "const":
@@ -215,6 +243,15 @@ class _Writer:
             shown = reference if isinstance(reference, str) and reference.startswith("#") else place.pointer
             self._waiting.append((name, contents, _Place(resolver, shown, merged=name in self._merged)))
         return name
+
+    def _tag_branches(self, branches: Sequence[Any], discriminator: Any) -> None:
+        """Remember which property tells the branches of a `oneOf` apart, as OpenAPI and pydantic say it."""
+        tag: Any = (
+            cast("dict[str, Any]", discriminator).get("propertyName") if isinstance(discriminator, dict) else None
+        )
+        for branch in cast("Sequence[dict[str, Any]]", branches) if isinstance(tag, str) else ():
+            if branch and "$ref" in branch:
+                self._tags[branch["$ref"].removeprefix("#/$defs/"), tag] = None
 
     def _check_data(self, given: Mapping[str, Any], place: _Place) -> None:
         """The engine intersects objects of `const` and `enum` with other keywords, but not exactly."""
@@ -290,6 +327,20 @@ class _Writer:
                 return simple
             return simple | {"patternProperties": {_ANY_NAME: True}, "additionalProperties": False}
         return simple | {"additionalProperties": others}
+
+
+def _integer_bounds(simple: Mapping[str, Any]) -> dict[str, Any]:
+    """Integers that nothing bounds become those of 64 bits. A small model may write digits without end, and a call with
+    a number that no reader takes is no call."""
+    kinds = simple.get("type")
+    if "multipleOf" in simple or "number" in (kinds or ()) or "integer" not in (kinds or ()):
+        return {}
+    bounds: dict[str, Any] = {}
+    if "minimum" not in simple and "exclusiveMinimum" not in simple:
+        bounds["minimum"] = -LARGEST_INTEGER
+    if "maximum" not in simple and "exclusiveMaximum" not in simple:
+        bounds["maximum"] = LARGEST_INTEGER
+    return bounds
 
 
 _SIMPLE: Final = frozenset(

@@ -44,8 +44,8 @@ def asked_schemas(request: ChatRequest) -> tuple[AskedSchema, ...]:
     if size > MAX_FORM_CHARS:
         raise ClientFault(
             INVALID,
-            f"The parameters of the tools that tool_choice allows have {size} characters of JSON in all; at most "
-            f"{MAX_FORM_CHARS} go. Name one function in tool_choice, or use smaller schemas.",
+            f"The parameters of the tools that tool_choice allows have {size} characters of JSON in all, and at most "
+            f"{MAX_FORM_CHARS} are supported. Name one function in tool_choice, or use smaller schemas.",
             param="tool_choice",
         )
     return asked

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from muse.api.held_form import HeldForm
-from muse.structured.check import fault_of, written
+from muse.structured.check import FEW_WALKS, fault_of, written
 from muse.structured.engine_schema import EngineSchema
 from muse.structured.faults import SchemaFault
 from muse.structured.forms import CHECK, AskedSchema, decode_asked, encode_held, param_of, refused
@@ -32,7 +32,7 @@ def held_form(asked: Sequence[AskedSchema]) -> HeldForm:
         for schema, part in zip(asked, parts, strict=True)
         for note in part.notes
     )
-    if asked[0].tool is not None and (fault := fault_of(whole)):
+    if asked[0].tool is not None and (fault := fault_of(whole, walks=FEW_WALKS)):
         blamed = asked[0] if len(asked) == 1 else AskedSchema(param=param_of(asked), text="")
         raise refused(blamed, "#", fault)
     return HeldForm(schema=json.dumps(whole, ensure_ascii=False, separators=(",", ":")), notes=notes)

@@ -57,7 +57,6 @@ UNSUPPORTED: Final = {
 EFFECTLESS: Final[dict[str, tuple[Any, ...]]] = {
     "not": (False,),
     "uniqueItems": (False,),
-    "propertyNames": (True, {}),
     "dependentRequired": ({},),
     "dependentSchemas": ({},),
     "dependencies": ({},),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -101,5 +102,5 @@ def _pattern_size(pattern: str) -> int:
     try:
         with warnings.catch_warnings(action="ignore"):
             return parser.parse(pattern).getwidth()[0]
-    except (ValueError, OverflowError, RecursionError, importlib.import_module("re").error):
+    except (ValueError, OverflowError, RecursionError, re.error):
         return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, cast
 
@@ -14,6 +15,8 @@ from muse.structured.faults import SchemaFault, join
 Resolver: TypeAlias = Any
 """`referencing`'s: says what the references mean that stand at one place."""
 
+_SPELLINGS: Final = re.compile(r"\Ahttps://(json-schema\.org/draft-0\d/schema)")
+"""The older versions are named by http, but many write https."""
 _BROKEN: Final = (AttributeError, TypeError, ValueError, LookupError)
 
 
@@ -67,6 +70,6 @@ class References:
         if dialect is None:
             return default
         try:
-            return specification_with(dialect)
-        except (UnknownDialect, AttributeError):
+            return specification_with(_SPELLINGS.sub(r"http://\1", dialect))
+        except (UnknownDialect, AttributeError, TypeError):
             raise SchemaFault("#/$schema", "is no known version of JSON Schema; leave it out for 2020-12") from None

@@ -19,6 +19,8 @@ _END_WITHIN: Final = 4_000
 
 _WANDER_BYTES: Final = (10, 30, 60, 100, 200)
 _STRUCTURE: Final = frozenset(b'"}],{[:\\')
+_MAX_ZEROS: Final = 100
+"""In a walk: they help to the end of a multiple or of a pattern, but a number may have zeros without end."""
 _WAYS: Final = 3
 """Of making for the end: closing, then what came least so far; closing, then zeros; closing, else at random."""
 
@@ -82,13 +84,15 @@ class _Walk:
         allowed = self._reader.allowed()
         if not allowed:
             raise DeadEnd(bytes(self._answer), self._reader.error())
+        if self._escaped:  # the engines' versions differ in whether names may have these; no schema needs them
+            return [token for token in allowed if token not in b"/u"] or allowed
         return allowed
 
     def _nearest_end(self, allowed: Sequence[int], way: int, seen: Counter[int]) -> int:
         for token in (END, *(b'"' if self._in_string else b"}]")):
             if token in allowed:
                 return token
-        if way == 1 and ord("0") in allowed:
+        if way == 1 and ord("0") in allowed and seen[ord("0")] < _MAX_ZEROS:
             return ord("0")
         if way == 2:
             return self._dice.choice(allowed)

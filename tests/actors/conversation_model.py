@@ -16,14 +16,14 @@ import attrs
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.api.fields import Offenders
 from muse.api.images import Picture, PictureReader, PlacedImage
-from muse.api.message import Message, content_of, pictures_of
+from muse.api.message import MESSAGE_CHARS, Message, content_of, pictures_of
 from muse.protocol import IdsSegment, Ready, Segment, Supports, TextSegment
 from muse.worker.engines.scripted_tokens import ScriptedTokenizer
 from tests.picture_files import data_url, plain, saved
 
 SPECIAL: Final = ("<|im_end|>", "<|im_start|>", "<think>", "</think>", "<|patch|>")
 MAX_SESSIONS: Final = 3
-MAX_CHARS: Final = 1500
+MAX_CHARS: Final = 8000
 STOP: Final = "STOP"
 _BODY: Final = (
     "{% macro body(content) %}{% if content is string %}{{ content }}{% else %}{% for part in content %}"
@@ -193,7 +193,8 @@ class Session:
     running: str | None = None
 
     def cost(self) -> int:
-        return sum(len(m.content) for m in self.messages) + sum(len(a.content) + a.cost for a in self.answers)
+        said = sum(MESSAGE_CHARS + len(message.content) for message in self.messages)
+        return said + sum(MESSAGE_CHARS + len(answer.content) + answer.cost for answer in self.answers)
 
 
 class HistoryModel:

@@ -16,7 +16,7 @@ from actors.reply import Reply
 from actors.sessions.answer import Answer
 from actors.sessions.history import TurnHistory
 from actors.transcripts.actor import TranscriptStore
-from actors.transcripts.messages import ListSessions, SessionView, TranscriptMessage
+from actors.transcripts.messages import ListSessions, SessionView, ShowSession, TranscriptMessage
 from muse.api.message import Message
 from muse.chat.channels import parser_for
 from muse.chat.splice import segments_of
@@ -85,9 +85,11 @@ class StoreDriver(RuleBasedStateMachine):
             async with trio.open_nursery() as nursery:
                 await nursery.start(self.store.run)
                 result = await act()
-                views = await self.address.ask(ListSessions())
+                summaries = await self.address.ask(ListSessions())
+                views = [await self.address.ask(ShowSession(session_id=known.session_id)) for known in summaries]
+                assert summaries == tuple(view.summary for view in views)
                 nursery.cancel_scope.cancel()
-            return result, views
+            return result, tuple(views)
 
         return trio.run(main)
 

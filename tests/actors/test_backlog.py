@@ -19,11 +19,11 @@ def words(text: str, ids: tuple[int, ...] | None = (1, 2), *, control: bool = Fa
 async def test_order_ids_and_text_stay() -> None:
     """What comes behind a long event waits for it, the fault that ends all as well; ids are counted once."""
     taken: list[RequestEvent | MuseError] = []
-    backlog = Backlog(taken.append)
+    backlog = Backlog()
     fault = WorkerFault("worker_lost", "Gone.")
     given = (words("a"), words(LONG), words("b", None), words(LONG, None), words(LONG, control=True), fault)
     for event in given:
-        backlog.offer(event)
+        backlog.offer(event, taken.append)
     assert taken == [given[0]]
     assert backlog.is_waiting
     turns = 0
@@ -36,7 +36,7 @@ async def test_order_ids_and_text_stay() -> None:
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(count_turns)
-        await backlog.drain()
+        await backlog.drain(taken.append)
     assert turns > 15
     assert not backlog.is_waiting
     tokens = [event for event in taken if isinstance(event, Tokens)]
@@ -44,5 +44,5 @@ async def test_order_ids_and_text_stay() -> None:
     assert [event.ids for event in tokens if event.ids] == [(1, 2), (1, 2), (1, 2)]
     assert all(len(event.text) <= PART_CHARS or event.control for event in tokens)
     assert taken[-1] is fault
-    backlog.offer(words("c"))
+    backlog.offer(words("c"), taken.append)
     assert taken[-1] == words("c")

@@ -207,7 +207,7 @@ async def other_things(core: Core) -> None:
     body = json.dumps({"text": SECRET[::-1]}).encode()
     await core.transcripts.ask(SaveDraft(session_id="s", part="text", version=1, body=body))
     shown = await core.transcripts.ask(ShowDraft(session_id="s", part="text"))
-    assert shown == body
+    assert shown == (body, ())
     messages = parse_messages([{"role": "user", "content": SECRET[::-1]}], Offenders())
     await core.sessions.ask(SetHistory(session_id="n", messages=messages))
 

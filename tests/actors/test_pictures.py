@@ -33,7 +33,7 @@ def commit(histories: Histories, session_id: str, *messages: Message, is_over: b
 
 
 def ids(histories: Histories) -> list[str]:
-    return [view.session_id for view in histories.views()]
+    return [summary.session_id for summary in histories.summaries()]
 
 
 def test_the_session_used_longest_ago_gives_its_pictures_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +90,7 @@ def finished(reply_id: str, *messages: Message) -> Turn:
         supervisor=Mailbox("supervisor").address,
         transcripts=Mailbox("store").address,
         unattended_s=1.0,
+        on_prepared=lambda: None,
     )
 
 

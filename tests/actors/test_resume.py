@@ -146,7 +146,9 @@ async def test_a_cut_constrained_answer_is_continued(core: CoreFactory, form: st
             assert (outcome.finish_reason, first.text("answer"), second.text("answer")) == ("tool_calls", "", "")
 
 
-@pytest.mark.parametrize(("form", "field"), [("json", "response_format"), ("call", "tool_choice")])
+@pytest.mark.parametrize(
+    ("form", "field"), [("json", "response_format.json_schema.schema"), ("call", "tools[0].function.parameters")]
+)
 async def test_a_dead_end_is_told_with_its_field(core: CoreFactory, form: str, field: str) -> None:
     """What was sent stays, the worker lives, the next request is answered."""
     dead = {"when": "dead", "tokens": CALL, "faults": [{"at": "token", "token": 2, "do": "dead_end"}]}

@@ -12,6 +12,7 @@ import trio.testing
 
 from actors.reply import Failed, Finished, Reply
 from actors.sessions.messages import ShowPrompt, StartTurn
+from actors.sessions.shelf import MAX_CHARS
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.api.message import Message
 from muse.errors import MuseError
@@ -59,7 +60,7 @@ async def test_nothing_of_it_is_kept(core: CoreFactory) -> None:
         await running.wait_worker("ready")
         gc.disable()
         try:
-            await refused(running, chat("x" * (17 * MIB)))
+            await refused(running, chat("x" * (MAX_CHARS + MIB)))
             await running.wait_idle()
             await trio.testing.wait_all_tasks_blocked(0.01)
             kept = [kept for kept in gc.get_objects() if isinstance(kept, Message) and len(kept.content) > MIB]

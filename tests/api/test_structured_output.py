@@ -47,7 +47,7 @@ def answered(server: ServerProcess, body: dict[str, Any]) -> dict[str, Any]:
         ({**ID, "properties": {"id": {"type": "integer", "maximum": BIG}}}, str(BIG)),
         ({"type": "object", "$defs": {"n": NODE}, "$ref": "#/$defs/n"}, "no answer"),
         ({**ID, "properties": {"id": {"type": "string", "pattern": "^(a{400}){400}$"}}}, "160"),
-        ({**ID, "properties": {"id": {"type": "string", "pattern": "^(x{1000}){1000}$"}}}, "characters or more"),
+        ({**ID, "properties": {"id": {"type": "string", "pattern": "^(x{1000}){1000}$"}}}, "answers of at least"),
         ({"type": "object", "properties": {f"p{n}": {"type": "integer"} for n in range(600)}}, "too large"),
         ({**ID, "properties": {"id": {"items": {"enum": [1]}, "uniqueItems": True}}, "x-guidance": {"lenient": True}},
          "#/properties/id/uniqueItems"),

@@ -62,15 +62,20 @@ import os, sys, time
 if "muse.worker" in sys.orig_argv:
     from pathlib import Path
     from muse.worker.engines.llamacpp.stream import CompletionReader
-    hold, feed = Path(os.environ["MUSE_TEST_HOLD"]), CompletionReader.feed
+    hold = Path(os.environ["MUSE_TEST_HOLD"])
+    feed, send = CompletionReader.feed, CompletionReader._send
+
+    def counting_send(reader, ids, text, **fields):
+        reader.sent_chars = getattr(reader, "sent_chars", 0) + len(text)
+        send(reader, ids, text, **fields)
 
     def feed_one_by_one(reader, events):
         for event in events:
             feed(reader, [event])
-            while hold.exists() and len(reader.text) >= int(hold.read_text() or 0):
+            while hold.exists() and getattr(reader, "sent_chars", 0) >= int(hold.read_text() or 0):
                 time.sleep(0.01)
 
-    CompletionReader.feed = feed_one_by_one
+    CompletionReader.feed, CompletionReader._send = feed_one_by_one, counting_send
 """
 
 

@@ -142,7 +142,7 @@ def shown_history(count: int) -> None:
     now = datetime.now(UTC)
     histories.commit(CommitTurn(session_id="s", messages=messages, started=now, reply_id="r"))
     histories.known_answers("s", messages, "model")
-    histories.views()
+    histories.view("s")
 
 
 def filled_budget(count: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import trio
 
-from actors.isolated import memory, pool
+from actors.isolated import pool, usage
 from actors.isolated.pool import IsolatedProcesses
 from actors.isolated.process import JobLost
 from muse.errors import ClientFault, InternalFault, Unavailable
@@ -65,7 +65,7 @@ async def test_jobs_run_in_one_process_that_stays_warm() -> None:
     ("job", "limit_s", "reason"),
     [
         ("hold_interpreter", 0.3, "time"),
-        ("stop", 0.3, "time"),
+        ("burn", 0.3, "time"),
         ("grow", LIMIT_S, "memory"),
         ("crash", LIMIT_S, "crash"),
         ("garbage", LIMIT_S, "crash"),
@@ -76,7 +76,7 @@ async def test_a_hostile_job_is_ended(job: str, limit_s: float, reason: str) -> 
     async with running() as processes:
         first = await pid_of(processes)
         with pytest.raises(JobLost) as caught:
-            await processes.call(job, b"", limit_s=limit_s)
+            await processes.call(job, b"60", limit_s=limit_s)
         assert caught.value.reason == reason
         await wait_gone(first)
         assert await pid_of(processes) != first
@@ -116,15 +116,23 @@ async def test_the_system_ends_what_nobody_else_can() -> None:
             await processes.call("burn", b"1.1", limit_s=LIMIT_S)
 
 
-def test_memory_is_told_the_same_by_proc_and_ps() -> None:
+def test_usage_is_told_the_same_by_proc_and_ps() -> None:
     """macOS has no /proc."""
-    ours = memory._from_proc(os.getpid())
-    theirs = memory._from_ps(os.getpid())
+    theirs = usage._from_ps(os.getpid())
+    ours = usage._from_proc(os.getpid())
     assert ours is not None
     assert theirs is not None
-    assert 0.5 < ours / theirs < 2
-    assert memory._from_ps(2**22 + 1) is None
-    assert memory._from_proc(2**22 + 1) is None
+    assert 0.5 < ours.resident_bytes / theirs.resident_bytes < 2
+    assert theirs.processor_s <= ours.processor_s <= time.process_time() + 0.02
+    assert usage._from_ps(2**22 + 1) is None
+    assert usage._from_proc(2**22 + 1) is None
+
+
+def test_processor_time_of_ps_is_read_in_all_its_forms() -> None:
+    """Linux writes hours and days, macOS hundredths."""
+    assert [usage._seconds(text) for text in ("00:01:02", "1-02:03:04", "0:00.25", "61:01.50")] == [
+        62, 93784, 0.25, 3661.5,
+    ]  # fmt: skip
 
 
 async def test_memory_that_is_kept_costs_the_process() -> None:
@@ -224,6 +232,54 @@ async def test_a_start_that_fails_is_tried_again(fault: Exception, monkeypatch: 
                 assert await processes.call("echo", b"x", limit_s=LIMIT_S) == b"x"
                 return
             await trio.sleep(0.01)
+
+
+@pytest.mark.parametrize("killed", [1, 2])
+async def test_killed_starts_cost_nobody_a_call(killed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes that are killed while they start are replaced at once: whoever waits gets the next."""
+    starts = 0
+    real = trio.lowlevel.open_process
+
+    async def open_process(*arguments: Any, **options: Any) -> trio.Process:
+        nonlocal starts
+        starts += 1
+        process = await real(*arguments, **options)
+        if starts <= killed:
+            os.killpg(process.pid, signal.SIGKILL)
+        return process
+
+    monkeypatch.setattr(trio.lowlevel, "open_process", open_process)
+    monkeypatch.setattr(pool, "BACK_OFF_S", (HANG_GUARD_S,))  # a pause would be noticed
+    async with running() as processes:
+        pids: list[int] = []
+
+        async def call() -> None:
+            pids.append(await pid_of(processes))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(call)
+        assert len(pids) == 5
+        assert starts > killed
+
+
+async def test_a_process_that_is_stopped_costs_nobody_a_job() -> None:
+    """SIGSTOP is not the job's fault: another process does it. Twice: 503."""
+    async with running() as processes:
+        first = await pid_of(processes)
+        os.kill(first, signal.SIGSTOP)
+        assert await processes.call("echo", b"again", limit_s=0.1) == b"again"
+        await wait_gone(first)
+        with pytest.raises(Unavailable) as caught:
+            await processes.call("stop", b"", limit_s=0.1)
+        assert (caught.value.code, caught.value.status) == ("process_stalled", 503)
+        assert await processes.call("echo", b"x", limit_s=LIMIT_S) == b"x"
+
+
+async def test_the_time_of_a_job_is_processor_time() -> None:
+    """One that gets none for longer than its limit is not ended for it."""
+    async with running() as processes:
+        assert await processes.call("sleep", b"0.7", limit_s=0.3) == b"0.7"
 
 
 async def test_absence_of_both_ends_no_job() -> None:

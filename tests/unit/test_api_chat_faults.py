@@ -7,8 +7,8 @@ import math
 import pytest
 
 from muse.api.chat_request import parse_session_id
-from muse.api.history_limits import MAX_MESSAGES
 from muse.errors import ClientFault
+from muse.sizes import MAX_MESSAGES
 from tests.unit.chat_bodies import USER, refuse, refuse_field
 
 

@@ -9,7 +9,7 @@ import pytest
 from openai.types.chat import ChatCompletion, ParsedChatCompletion
 
 from muse.api import images
-from muse.api.message import Message, content_of
+from muse.api.message import Message, content_of, request_chars
 from muse.api.metrics import MuseMetrics
 from muse.api.responses import completion_body
 from muse.api.tools import ToolCall
@@ -99,6 +99,12 @@ def test_what_the_official_client_makes_of_our_answers_comes_back() -> None:
         taken = parse(messages=[USER, dumped]).messages[1]
         assert (taken.content, taken.tool_calls) == ("x", (call,))
         assert json.loads(taken.details) == {"reasoning_content": "hm"}
+
+
+def test_what_is_shown_beside_an_answer_counts_for_its_request() -> None:
+    """A long reasoning that came back is held as long as its text is."""
+    said = {"role": "assistant", "content": "x", "reasoning_content": "hm" * 1000}
+    assert request_chars(parse(messages=[USER, said]).messages) > 2000
 
 
 def picture_part(kind: str = "png", **fields: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from muse.api.tools import Tool
+from muse.chat.allowed_values import ANYTHING, SchemaReader, TooMuch, Work
 from muse.chat.atem import AtemParser
 from muse.chat.channel_types import FoundCall
 from tests.unit.parser_runs import call, read
@@ -26,6 +27,7 @@ STRINGS: Final[tuple[tuple[Any, dict[str, Any]], ...]] = (
     ({"$ref": "inner"}, {"$id": "https://t.test/s"}),
     ({"anyOf": [{"$ref": "#/$defs/s"}, {"type": "number"}]}, {}),
     ({"minLength": 1}, {}),
+    ({"allOf": [{"anyOf": [{}, {"const": 5}]}, {"minLength": 1}]}, {}),
     ({"pattern": "^[0-9]+$"}, {}),
     ({"enum": ["90210", "true", "12", '{"a":1}', "null"]}, {}),
     ({"enum": [90210, "90210", True, "true", 12, "12", None, "null", {"a": 1}, '{"a":1}']}, {}),
@@ -112,3 +114,27 @@ def test_a_schema_that_grows_when_it_is_read_ends(width: int) -> None:
     defs = {f"a{level}": {"anyOf": [{"$ref": f"#/$defs/a{level + 1}"}] * width} for level in range(40)}
     defs["a40"] = {"type": "string"}  # type: ignore[dict-item]
     assert value_of({"$ref": "#/$defs/a0"}, "5", {"$defs": defs}) == "5"
+
+
+def test_many_names_of_a_large_schema_cost_no_more_than_one() -> None:
+    """The model chooses the names, and may be asked for many. What they cost together is bounded; what is known by
+    then stays known."""
+    branches: list[Any] = [{"type": "string"}, *[{}] * 80_000]
+    schema = {"type": "object", "properties": {"v": {"type": "string"}}, "additionalProperties": {"allOf": branches}}
+    work = Work()
+    reader = SchemaReader(Tool(name="t", parameters=json.dumps(schema)), work)
+    assert reader.property("v").names_string
+    assert all(reader.property(f"a{number}") == ANYTHING for number in range(100))
+    with pytest.raises(TooMuch):
+        work.spend(1)
+    assert reader.property("v").names_string
+    assert SchemaReader(Tool(name="u", parameters=json.dumps(schema)), work).property("v") == ANYTHING
+
+
+def test_names_of_schemas_are_looked_for_in_small_ones_only() -> None:
+    """To find them takes a second in the largest."""
+    named = {"s": {"type": "string", "$anchor": "text"}}
+    for others, is_found in ((10, True), (20_000, False)):
+        parameters = {"type": "object", "properties": {"v": {"$ref": "#text"}}, "$defs": named, "anyOf": [{}] * others}
+        reader = SchemaReader(Tool(name="t", parameters=json.dumps(parameters)))
+        assert reader.property("v").names_string == is_found

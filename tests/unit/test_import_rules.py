@@ -108,3 +108,14 @@ def test_the_main_process_renders_no_template() -> None:
                 pending.append(found)
     assert PROJECT / "muse/chat/render_wire.py" in reached
     assert PROJECT / "muse/chat/template.py" not in reached
+
+
+@pytest.mark.parametrize("path", [*sources("actors"), PROJECT / "muse/serve_command.py"], ids=name_of)
+def test_threads_are_started_in_one_place(path: Path) -> None:
+    """The system may refuse a thread; `actors/threads.py` knows what to do then."""
+    if name_of(path) == "actors/threads.py":
+        return
+    used = {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
+    imported = {module for module, _ in imports(path)}
+    assert not used & {"to_thread", "Thread", "ThreadPoolExecutor", "run_in_executor"}
+    assert not imported & {"threading", "concurrent.futures", "trio.to_thread", "asyncio"}

@@ -6,7 +6,7 @@ from actors.supervisor.policy import End, GiveUp, Restart, RestartPolicy
 
 
 def early(policy: RestartPolicy, now: float) -> Restart | GiveUp:
-    return policy.on_death(now, had_token=False, reason="It died.", hopeless=False)
+    return policy.decide(End(reason="It died."), now)
 
 
 def test_early_deaths_back_off_and_the_fourth_gives_up() -> None:
@@ -36,13 +36,13 @@ def test_a_death_after_a_token_costs_nothing() -> None:
     policy = RestartPolicy()
     for now in (0.0, 1.0, 2.0):
         early(policy, now)
-    assert policy.on_death(3.0, had_token=True, reason="x", hopeless=False) == Restart(0.0)
+    assert policy.decide(End(reason="x", had_token=True), 3.0) == Restart(0.0)
     assert early(policy, 4.0) == Restart(0.5)
 
 
 def test_what_cannot_get_better_gives_up_at_once() -> None:
     """A missing file or no memory: no loop."""
-    decision = RestartPolicy().on_death(0.0, had_token=False, reason="No such file.", hopeless=True)
+    decision = RestartPolicy().decide(End(reason="No such file.", hopeless=True), 0.0)
     assert decision == GiveUp("No such file.")
 
 
@@ -59,7 +59,7 @@ def test_what_was_loaded_once_may_be_loaded_again() -> None:
     """No memory for a later load, a file that is away for a moment: the tries of any early death."""
     policy = RestartPolicy()
     policy.loaded(1.0)
-    decisions = [policy.on_death(now, had_token=False, reason="x", hopeless=True) for now in (0.0, 1.0, 4.0, 14.0)]
+    decisions = [policy.decide(End(reason="x", hopeless=True), now) for now in (0.0, 1.0, 4.0, 14.0)]
     assert decisions[:3] == [Restart(0.5), Restart(2.0), Restart(8.0)]
     assert isinstance(decisions[3], GiveUp)
 

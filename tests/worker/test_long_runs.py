@@ -71,7 +71,7 @@ def test_three_million_characters_are_too_many_tokens(nano: WorkerProcess, kind:
     """They do not fit, and are not counted to their end."""
     answer = nano.ask(plain(run_of(kind, 3_000_000)), limit=1)
     assert (answer.error.code, answer.error.fatal) == ("context_overflow", False)
-    assert (answer.error.prompt_tokens or 0) > 100_000
+    assert answer.error.prompt_tokens is None
     assert nano.ask(plain("hello"), limit=1).done.completion_tokens == 1
 
 

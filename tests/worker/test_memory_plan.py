@@ -66,7 +66,9 @@ LARGE_DRAFT = ModelFile(
 TALKATIVE = """
 import runpy, sys
 import muse.worker.engines.llamacpp.loading as loading
+from muse.worker.engines.llamacpp.encoding_times import EncodingTimes
 loading._LOG_WARNINGS = 4
+EncodingTimes.read = lambda times, line: True
 sys.argv = ["muse.worker", *{arguments}]
 runpy.run_module("muse.worker", run_name="__main__")
 """

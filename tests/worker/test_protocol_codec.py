@@ -28,7 +28,7 @@ from muse.protocol import (
     WorkerCommand,
     WorkerEvent,
 )
-from muse.protocol_codec import ProtocolError, decode_command, decode_event, encode_command, encode_event
+from muse.protocol_codec import ProtocolError, decode_command, decode_event, encode_command, encode_event, prompt_chars
 
 texts = st.text(st.characters(codec=None), max_size=40) | st.sampled_from(
     ['"image":""', ',"image":"']
@@ -95,6 +95,15 @@ def test_commands_survive_the_way(command: WorkerCommand) -> None:
     line = encode_command(command)
     assert line.count(b"\n") == 1
     assert decode_command(line) == command
+
+
+@pytest.mark.parametrize("count", [0, 1, 8192, 8193, 20_000])
+def test_many_ids_survive_the_way(count: int) -> None:
+    """They are written in pieces, and weigh as much as the text that takes as long."""
+    ids = tuple(range(200_000, 200_000 + count))
+    command = Count(request_id="r", prompt_segments=(IdsSegment(ids=ids),))
+    assert decode_command(encode_command(command)) == command
+    assert prompt_chars(command) == 100 * count
 
 
 def _message_or_fault(decode: Callable[[bytes], object], line: bytes) -> None:

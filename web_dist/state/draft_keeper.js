@@ -139,7 +139,6 @@ export function keepDrafts() {
   );
 }
 
-
 /** Acts now and with every change of what is read. */
 function whenever(read, act) {
   effect(() => {

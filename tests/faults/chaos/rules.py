@@ -60,6 +60,7 @@ RULES: Final = (
         status=503,
         when="four workers in a row died before their first token: the model is `failed` until somebody asks again",
         holds=lambda ending: ending.had_failed,
+        retry_after=True,
     ),
     Rule(
         code="model_loading",
@@ -75,16 +76,17 @@ RULES: Final = (
         holds=lambda ending: ending.helpers_hurt >= 2,
     ),
     Rule(
-        code="template_failed",
-        status=400,
-        when="the process that renders templates stood still for longer than a template may take",
-        holds=lambda ending: ending.helpers_hurt >= 1,
+        code="process_stalled",
+        status=503,
+        when="two processes that worked for it, one after another, stood still for longer than its work may take",
+        holds=lambda ending: ending.helpers_hurt >= 2,
+        retry_after=True,
     ),
     Rule(
         code="no_process",
         status=503,
-        when="a process that the request needs was killed while it started",
-        holds=lambda ending: ending.helpers_hurt >= 1,
+        when="three processes in a row, that it needed one of, were killed while they started",
+        holds=lambda ending: ending.helpers_hurt >= 3,
         retry_after=True,
     ),
 )

@@ -183,9 +183,9 @@ CALM = Ending(code="", status=None, retry_after=None, waited_s=1.0, workers_lost
         ("worker_lost", {"workers_lost": 3}),
         ("model_unavailable", {"had_failed": True}),
         ("model_loading", {"waited_s": 31.0, "status": 503, "retry_after": "5"}),
-        ("template_failed", {"helpers_hurt": 1, "status": 400}),
         ("template_failed", {"helpers_hurt": 2, "status": 500}),
-        ("no_process", {"helpers_hurt": 1, "status": 503, "retry_after": "2"}),
+        ("process_stalled", {"helpers_hurt": 2, "status": 503, "retry_after": "5"}),
+        ("no_process", {"helpers_hurt": 3, "status": 503, "retry_after": "5"}),
     ],
 )
 def test_an_error_needs_its_reason(code: str, happened: dict[str, Any]) -> None:

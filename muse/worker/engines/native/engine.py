@@ -296,7 +296,7 @@ def _sampling(request: Generate, artifact: Artifact) -> dict[str, Any]:
     """The request's fields of sampling. Raises EngineFault for what the program cannot follow."""
     sampling = request.sampling
     if request.json_schema is not None:
-        raise EngineFault("unsupported", "the native worker cannot hold an answer to a JSON form")
+        raise EngineFault("unsupported", "the native worker does not support structured output")
     if sampling.min_p > 0:
         raise EngineFault("unsupported", "the native worker has no min_p: leave it out")
     if penalties := penalties_on(sampling):

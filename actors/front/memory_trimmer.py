@@ -39,35 +39,29 @@ def _trim() -> Callable[[int], int] | None:
     return trim
 
 
-class MemoryKeeper:
+class MemoryTrimmer:
     """Gives memory back a while after the last large request has ended. `run` it beside the front."""
 
     def __init__(self) -> None:
         self._wanted = trio.Event()
-        self._running = trio.CancelScope()
 
     def note_large_request(self) -> None:
         """A request that took much memory has ended."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Until `stop`."""
+        """Until cancelled."""
         _trim()  # sets the threshold
-        with self._running:
-            while True:
-                await self._wanted.wait()
-                self._wanted = trio.Event()
-                # What the request held is freed behind its end.
-                await trio.sleep(PAUSE_S)
-                with suppress_no_threads("memory-kept"):
-                    await run_in_thread(give_memory_back)
-
-    def stop(self) -> None:
-        """End `run`."""
-        self._running.cancel()
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            # What the request held is freed behind its end.
+            await trio.sleep(PAUSE_S)
+            with suppress_no_threads("memory-not-trimmed"):
+                await run_in_thread(trim_memory)
 
 
-def give_memory_back() -> None:
+def trim_memory() -> None:
     """Give freed memory back: a few ms, in which the interpreter lock is free."""
     trim = _trim()
     if trim is not None:

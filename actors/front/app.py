@@ -5,6 +5,7 @@ Security, static files and body limits lie before it (gate.py); connections arou
 
 from __future__ import annotations
 
+import codecs
 import logging
 
 from quart import Response
@@ -21,6 +22,10 @@ from actors.front.routes_state import state_routes
 from muse.errors import ClientFault, InternalFault, MuseError
 
 log = logging.getLogger("muse.front")
+
+# werkzeug encodes the Host of each request with it. A codec is imported when it is first used, and with no file
+# descriptor left the first request would get a 500.
+codecs.lookup("idna")
 
 
 class SessionIdConverter(BaseConverter):

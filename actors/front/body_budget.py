@@ -5,8 +5,8 @@ long. Two rules keep it fair:
 
 * A body of at most FREE_BYTES does not count. All connections together can hold a small, known sum of these, and an
   ordinary request passes while large ones fill the budget.
-* An upload counts with its declared length as long as it keeps pace, else only with what has come. So uploads that
-  begin together are admitted or refused at once, and one that stalls holds no place that it does not fill.
+* An upload counts with its declared length as long as it keeps pace, from then on only with what has come. So uploads
+  that begin together are admitted or refused at once, and one that stalls holds no place that it does not fill.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ RETRY_AFTER_S: Final = 2
 
 @attrs.define(eq=False)
 class BodyShare:
-    """One body. received, declared: bytes; declared is 0 for a chunked body. began: on the Trio clock."""
+    """One body. received, declared: bytes; declared is 0 for a chunked body, and for one that lost pace. began: on the
+    Trio clock."""
 
     declared: int
     began: float
@@ -67,6 +68,8 @@ class BodyBudget:
     def grow(self, share: BodyShare, count: int) -> None:
         """More bytes of a body arrived. Raises Unavailable 503 when they do not fit any more."""
         counted = share.held(self._clock(), self._whole_s)
+        if counted < share.declared:
+            share.declared = 0  # its place may be another's by now, so it does not come back
         share.received += count
         # Within what counts already nothing changes for anybody.
         if share.received > max(counted, FREE_BYTES):

@@ -99,8 +99,9 @@ class Shelf:
 
 
 def _size(turn: Turn) -> int:
-    """Characters (an id counts as four) that keeping the turn costs: messages, prompt and answer, but no pictures."""
+    """Characters (an id counts as four) that keeping the turn costs: messages, tools, prompt, answer; no pictures."""
     size = turn.reply.end + text_chars(turn.request.messages)
+    size += sum(len(tool.description) + len(tool.parameters) for tool in turn.request.tool_use.tools)
     if turn.answer is None:
         return size
     size += sum(len(part.spelled) for part in turn.answer.parts) + len(turn.answer.generated.text)

@@ -21,6 +21,8 @@ MAX_TOOLS: Final = 128
 """OpenAI's limit."""
 MAX_DESCRIPTION_CHARS: Final = 64 * 1024
 MAX_SCHEMA_CHARS: Final = 256 * 1024
+MAX_TOOLS_CHARS: Final = 2 * 1024 * 1024
+"""Descriptions and parameters of all tools: more than the longest context. They are held as long as the reply is."""
 
 _NAME: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _NAME_RULE: Final = "must have 1 to 64 letters, digits, underscores and hyphens, in parts that dots separate"
@@ -74,6 +76,8 @@ def _parse_tools(value: object, offenders: Offenders) -> tuple[Tool, ...]:
     if len(items) > MAX_TOOLS:
         raise invalid_value("tools", f"must hold at most {MAX_TOOLS} tools")
     tools = tuple(_parse_tool(item, f"tools[{index}]", offenders) for index, item in enumerate(items))
+    if sum(len(tool.description) + len(tool.parameters) for tool in tools) > MAX_TOOLS_CHARS:
+        raise invalid_value("tools", f"must have at most {MAX_TOOLS_CHARS} characters together")
     seen: set[str] = set()
     for index, tool in enumerate(tools):
         if tool.name in seen:

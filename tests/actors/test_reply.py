@@ -9,7 +9,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.reply import BLOCK_CHARS, Channel, Failed, Reply, Sign
+from actors.reply import BLOCK_CHARS, READ_BLOCKS, Channel, Failed, Reply, Sign
 from muse.errors import InternalFault
 
 CHANNELS: list[Channel] = ["answer", "reasoning"]
@@ -101,3 +101,10 @@ async def test_a_reader_wakes_for_text_signs_and_the_outcome(autojump_clock: tri
         await trio.sleep(1)
         reply.finish(Failed(fault=InternalFault("x", "y")))
     assert seen == ["2 0 False", "2 1 False", "2 1 True"]
+
+
+def test_a_reader_that_lags_gets_a_bounded_part() -> None:
+    """However much waits for it: each write to a slow client stays small."""
+    reply = Reply("r", None)
+    reply.append("answer", "x" * (4 * READ_BLOCKS * BLOCK_CHARS))
+    assert [len(piece.text) for piece in reply.read(0)] == [READ_BLOCKS * BLOCK_CHARS]

@@ -134,6 +134,12 @@ def test_an_ignored_signal_stays_ignored(odd: Any) -> None:
     assert "SIGHUP" not in server.log.read_text()
 
 
+def test_no_request_needs_another_import() -> None:
+    """A codec is imported when it is first used, which fails where no descriptor is left. Host headers need one."""
+    program = "import actors.front.app, sys; sys.exit('encodings.idna' not in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=PROJECT, check=False).returncode == 0
+
+
 def test_few_descriptors_serve_a_page(odd: Any) -> None:
     """64 of them: a page's connections at once; more than there are wait or are refused, and the worker can be replaced
     meanwhile. stdout is closed besides."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import ClassVar
 
 import attrs
 import pytest
@@ -11,6 +12,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.front.body import BODY, read_data
 from actors.front.body_budget import FREE_BYTES, START_S, BodyBudget, BodyShare
 from muse.errors import Unavailable
 from muse.sizes import BODIES_BYTES, BODY_BYTES, DRAFT_BYTES, IMAGES_BYTES, KIB, MIB
@@ -71,6 +73,18 @@ def test_an_upload_that_stalls_holds_only_what_it_sent(budget: BodyBudget, clock
             budget.grow(stalled, 70 * KIB)
 
 
+def test_a_place_that_was_lost_does_not_come_back(budget: BodyBudget, clock: Clock) -> None:
+    """An upload that catches up counts with what has come: others may have taken its place."""
+    with budget.share(LARGE) as late:
+        clock.now = START_S + 1
+        with budget.share(200 * KIB) as other:
+            budget.grow(other, 200 * KIB)
+            budget.grow(late, 70 * KIB)
+            assert budget.held_bytes() == 270 * KIB
+            with pytest.raises(Unavailable):
+                budget.grow(late, LARGE - 70 * KIB)
+
+
 def test_an_upload_that_keeps_pace_cannot_be_pushed_out(budget: BodyBudget, clock: Clock) -> None:
     """What was admitted comes to its end."""
     with budget.share(LARGE) as share:
@@ -115,6 +129,17 @@ def test_what_has_come_never_exceeds_the_bound(steps: list[tuple[str, int, int, 
                 open_shares.remove((context, share))
                 context.__exit__(None, None, None)  # type: ignore[attr-defined]
         assert sum(share.received for _, share in open_shares if share.received > FREE_BYTES) <= TOTAL
+
+
+def test_a_body_is_gone_once_it_was_taken() -> None:
+    """What is made of it is held by its request, and not the bytes as well."""
+
+    class Request:
+        scope: ClassVar = {"state": {BODY: bytearray(b"{}")}}
+
+    assert read_data(Request()) == b"{}"
+    assert not Request.scope["state"]
+    assert read_data(Request()) == b""
 
 
 def test_one_request_of_every_kind_fits_the_limits() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from muse.api import tool_messages
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
-from muse.api.tool_fields import NO_TOOLS
+from muse.api.tool_fields import MAX_DESCRIPTION_CHARS, MAX_TOOLS_CHARS, NO_TOOLS
 from muse.api.tool_messages import same_calls
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
@@ -46,6 +46,24 @@ def refused(**fields: object) -> tuple[str, str | None]:
 
 def with_function(**fields: object) -> list[object]:
     return [{"type": "function", "function": {**WEATHER["function"], **fields}}]
+
+
+def test_all_tools_together_have_a_limit() -> None:
+    """Each may be large, but not all of them: a reply keeps its tools for minutes."""
+    half = MAX_TOOLS_CHARS // MAX_DESCRIPTION_CHARS // 2
+    schema = {"type": "object", "title": "t" * (MAX_DESCRIPTION_CHARS - 200)}
+    tools = [
+        {
+            "type": "function",
+            "function": {"name": f"f{n}", "description": "d" * MAX_DESCRIPTION_CHARS, "parameters": schema},
+        }
+        for n in range(half)
+    ]
+    assert len(parse(tools=tools).tool_use.tools) == half
+    assert refused(tools=[*tools, {"type": "function", "function": {**tools[0]["function"], "name": "more"}}]) == (
+        "invalid_value",
+        "tools",
+    )
 
 
 def test_tools_are_taken_with_defaults_for_what_is_missing() -> None:

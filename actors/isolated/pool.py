@@ -222,6 +222,10 @@ class IsolatedProcesses:
                 self._warm_up = None
         except MuseError:
             pass  # the same as for a caller, who will be told
+        except MemoryError as fault:
+            # Barrier: whatever a stranger's job comes to must not end the pool, and with it the system.
+            log.warning("warm-up-failed job=%s reason=%r", job, fault)
+            process.kill()
 
     def _start_failed(self) -> None:
         self._start_fails = True

@@ -100,8 +100,7 @@ class Shelf:
 
 def _size(turn: Turn) -> int:
     """Characters (an id counts as four) that keeping the turn costs: messages, tools, prompt, answer; no pictures."""
-    size = turn.reply.end + text_chars(turn.request.messages)
-    size += sum(len(tool.description) + len(tool.parameters) for tool in turn.request.tool_use.tools)
+    size = turn.reply.end + text_chars(turn.request.messages) + turn.request.tool_use.chars
     if turn.answer is None:
         return size
     size += sum(len(part.spelled) for part in turn.answer.parts) + len(turn.answer.generated.text)

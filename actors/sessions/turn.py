@@ -62,7 +62,7 @@ class Turn:
     ) -> None:
         self.request: Final = request
         self.reply: Final = reply
-        self.request_chars: Final = request_chars(request.messages)
+        self.request_chars: Final = request_chars(request.messages) + request.tool_use.chars
         self._board = board
         self._supervisor = supervisor
         self.history: Final = TurnHistory(

@@ -194,8 +194,9 @@ class WorkerLink:
         async for given in self._lines_out:
             try:
                 line = given if isinstance(given, bytes) else await run_in_thread(given)
-            except Unavailable as fault:
-                self.kill(fault.detail)
+            except (Unavailable, MemoryError) as fault:
+                reason = fault.detail if isinstance(fault, Unavailable) else "there is no memory for it"
+                self.kill(f"A request could not be written to the model process: {reason}")
                 return
             # Shielded: a cancelled send_all would leave half a line in the pipe. A kill ends it.
             with trio.CancelScope(shield=True):

@@ -40,6 +40,11 @@ class ToolUse:
     forced: tuple[str, ...] = ()
     parallel: bool = True
 
+    @property
+    def chars(self) -> int:
+        """What the tools cost to keep, in characters."""
+        return sum(len(tool.description) + len(tool.parameters) for tool in self.tools)
+
 
 NO_TOOLS: Final = ToolUse()
 

@@ -62,9 +62,10 @@ async def test_forms_are_checked_once() -> None:
         assert json.loads(held.schema)["properties"] == OBJECT["properties"]
         assert await checker.check(asking(OBJECT)) is held
         faults: list[ClientFault] = []
+        unique = {"type": "array", "uniqueItems": True}
         for _ in range(2):
             with pytest.raises(ClientFault) as caught:
-                await checker.check(calling(OBJECT, {"type": "object", "properties": {"x": {"type": "array", "uniqueItems": True}}}))
+                await checker.check(calling(OBJECT, {"type": "object", "properties": {"x": unique}}))
             faults.append(caught.value)
         first, again = faults
         assert first is not again

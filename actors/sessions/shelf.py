@@ -21,7 +21,7 @@ from muse.protocol import IdsSegment, ImageSegment, TextSegment
 
 KEEP_S: Final = 300.0
 MAX_FINISHED: Final = 64
-MAX_CHARS: Final = 32 * 1024 * 1024
+MAX_CHARS: Final = 16 * 1024 * 1024
 """The prompt of a turn holds most of its messages' text again."""
 MAX_PICTURE_BYTES: Final = 64 * 1024 * 1024
 """As they are kept: in base64. The pictures of a request may have 54 MiB then."""

@@ -67,7 +67,7 @@ def test_what_cannot_be_held_is_refused_before_any_text(
         error = refused.json()["error"]
         assert (error["code"], error["param"]) == ("invalid_schema", param)
         assert words in error["message"]
-        assert ("'wanted'" in error["message"]) == (param == PARAMETERS and "2 s" not in words)
+        assert ("'wanted'" in error["message"]) == (param == PARAMETERS)
     assert nano_server.get("/health").status_code == 200
 
 

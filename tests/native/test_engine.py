@@ -167,7 +167,7 @@ def test_what_the_program_cannot_do_is_refused_by_name(native: WorkerProcess) ->
     """Nothing is dropped silently."""
     refusals: list[tuple[dict[str, Any], str]] = [
         ({"min_p": 0.1, "temperature": 1.0}, "min_p"),
-        ({"json_schema": "{}"}, "JSON"),
+        ({"json_schema": "{}"}, "structured output"),
         ({"repeat_penalty": 1.1, "frequency_penalty": -1.0}, "repeat_penalty and frequency_penalty"),
     ]
     for options, word in refusals:

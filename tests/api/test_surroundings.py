@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.server_process import HANG_GUARD_S, PROJECT, children_of
+from tests.server_process import HANG_GUARD_S, PROJECT, worker_group_of
 
 SHELL = {
     "no stdout": 'exec "$@" >&-',
@@ -151,7 +151,7 @@ def test_few_descriptors_serve_a_page(odd: Any) -> None:
         assert server.ask() == "All well."
         for _ in range(100):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
-        os.killpg(children_of(server.pid)[0], signal.SIGKILL)
+        os.killpg(worker_group_of(server.pid)[0], signal.SIGKILL)
     end = time.monotonic() + HANG_GUARD_S
     while time.monotonic() < end:
         with contextlib.suppress(httpx.TransportError):
@@ -159,4 +159,6 @@ def test_few_descriptors_serve_a_page(odd: Any) -> None:
             if state.get("worker", {}).get("state") == "ready" and state["worker"]["epoch"] == 2:
                 break
         time.sleep(0.02)
+    else:
+        pytest.fail("the worker was not replaced")
     check_end(server)

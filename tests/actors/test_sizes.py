@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any
 
 import pytest
 import trio.testing
 
 from actors.reply import Failed, Finished, Reply
-from actors.sessions.messages import ShowPrompt, StartTurn
+from actors.sessions import shelf
+from actors.sessions.messages import FindReply, ShowPrompt, StartTurn
 from actors.sessions.shelf import MAX_CHARS
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.api.message import Message
@@ -67,6 +68,22 @@ async def test_nothing_of_it_is_kept(core: CoreFactory) -> None:
         finally:
             gc.enable()
         assert not kept
+
+
+async def test_the_tools_of_a_refused_request_count(core: CoreFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A finished reply is kept by what its request holds, definitions of tools included."""
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"description": "x" * 20_000}}}
+    monkeypatch.setattr(shelf, "MAX_CHARS", 10_000)
+    async with core({**SCRIPT, "context_length": 2_000}) as running:
+        for fields, is_kept in (({}, True), ({"tools": [tool]}, False)):
+            reply, outcome = await outcome_of(running, chat("x" * 3_000, **fields))
+            assert isinstance(outcome, Failed)
+            await running.wait_idle()
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            found = None
+            with suppress(MuseError):
+                found = await running.sessions.ask(FindReply(reply_id=reply.id))
+            assert found is (reply if is_kept else None)
 
 
 async def test_a_long_prompt_that_fits_reaches_the_worker_whole(core: CoreFactory) -> None:

@@ -41,6 +41,18 @@ def test_a_silent_idle_worker_is_asked_and_then_ended() -> None:
     assert "stopped answering" in verdict.reason
 
 
+@pytest.mark.parametrize("limits", [LIMITS, GIL_HOLDING], ids=["ordinary", "holds the interpreter"])
+def test_a_line_of_which_nothing_is_taken_ends_the_worker(limits: HangLimits) -> None:
+    """By the time since the last byte, whatever it says meanwhile; longer where calls hold the interpreter."""
+    dog = loaded(limits)
+    dog.line(1000.0)
+    assert dog.verdict(1000.0, unread_since=1000.0 - limits.unread_s) is None
+    assert dog.verdict(1000.0, unread_since=None) is None
+    verdict = dog.verdict(1000.0, unread_since=999.0 - limits.unread_s)
+    assert isinstance(verdict, Kill)
+    assert "stopped reading" in verdict.reason
+
+
 @pytest.mark.parametrize(("token", "limit_s"), [(False, LIMITS.silent_prefill_s), (True, LIMITS.silent_decode_s)])
 def test_silence_while_busy_has_the_limit_of_its_phase(token: bool, limit_s: float) -> None:
     """Prefill may be silent for longer than decode."""

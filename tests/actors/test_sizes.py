@@ -16,7 +16,7 @@ from actors.sessions.messages import FindReply, ShowPrompt, StartTurn
 from actors.sessions.shelf import MAX_CHARS
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.api.message import Message
-from muse.errors import MuseError
+from muse.errors import ClientFault, MuseError
 from muse.sizes import MIB
 from tests.actors.conftest import Core
 
@@ -72,9 +72,14 @@ async def test_nothing_of_it_is_kept(core: CoreFactory) -> None:
 
 async def test_the_tools_of_a_refused_request_count(core: CoreFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finished reply is kept by what its request holds, definitions of tools included."""
+
+    async def refuse(*_: object) -> None:
+        raise ClientFault("refused", "Refused.")
+
     tool = {"type": "function", "function": {"name": "f", "parameters": {"description": "x" * 20_000}}}
     monkeypatch.setattr(shelf, "MAX_CHARS", 10_000)
-    async with core({**SCRIPT, "context_length": 2_000}) as running:
+    monkeypatch.setattr("actors.sessions.turn_commands.check_length", refuse)  # before there is a prompt
+    async with core(SCRIPT) as running:
         for fields, is_kept in (({}, True), ({"tools": [tool]}, False)):
             reply, outcome = await outcome_of(running, chat("x" * 3_000, **fields))
             assert isinstance(outcome, Failed)

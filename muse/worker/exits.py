@@ -20,6 +20,6 @@ REFUSED: Final = 5
 def end_like(returncode: int) -> NoReturn:
     """End by the signal that ended a child (negative return code), else with ENGINE_GONE. Any thread."""
     if returncode < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the child has left the core file worth having
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # of this process it would tell nothing, and hold prompts
         signal.pthread_kill(threading.get_ident(), -returncode)
     os._exit(ENGINE_GONE)  # also for a signal that does not end this process

@@ -22,6 +22,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import resource
 import select
 import signal
 import sys
@@ -53,6 +54,9 @@ def main(arguments: list[str]) -> None:
         if os.getpgid(0) != os.getpid():
             os.setpgid(0, 0)
         null = os.open(os.devnull, os.O_RDWR)
+        # A core file would hold conversations, in whatever folder the server was started from. The soft limit alone:
+        # who looks for a fault can raise it again in the worker.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         pid = os.posix_spawn(worker[0], worker, os.environ)
     except OSError as fault:
         _complain(f"cannot start {worker[0]}: {fault}")
@@ -132,18 +136,11 @@ def _kill_others() -> None:
 def _end_like(status: int) -> None:
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        _no_core_file()
         if -code not in (signal.SIGKILL, signal.SIGSTOP):
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
         code = 128 - code  # not reached: every signal that ends a process ends this one
     os._exit(code)
-
-
-def _no_core_file() -> None:
-    import resource  # noqa: PLC0415 (needed after a crash only, and costs start time)
-
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def _complain(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -48,6 +49,18 @@ def test_guard_ends_as_the_worker_ended(end: str, status: int) -> None:
     """The supervisor sees the worker's own exit code or signal, also when SIGTERM went to the whole group."""
     with WorkerProcess(script=f"import os, signal, sys; {end}") as worker:
         assert worker.wait_exit() == status
+
+
+def test_no_core_file_is_left() -> None:
+    """It would hold conversations. Whatever the limit is where the server was started; the guard has the same."""
+    look = "import os, resource, sys; sys.exit(resource.getrlimit(resource.RLIMIT_CORE)[0] or 0)"
+    limit = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (min(1, limit[1]) if limit[1] != resource.RLIM_INFINITY else 1, limit[1]))
+    try:
+        with WorkerProcess(script=look) as worker:
+            assert worker.wait_exit() == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, limit)
 
 
 def test_grandchildren_die_with_the_worker() -> None:

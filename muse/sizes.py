@@ -44,8 +44,11 @@ MAX_MESSAGES: Final = MAX_CONTEXT_TOKENS // 4
 """Of a conversation: a message costs a template at least four tokens."""
 MAX_CALLS: Final = MAX_MESSAGES
 """Of one message. To come back each needs a message with its result. An answer ends with its last possible call."""
-MAX_ARGUMENT_VALUES: Final = JSON_VALUES
-"""In all calls of one message, nested ones too: as many as a body may have. More than an answer has tokens."""
+MAX_ARGUMENT_VALUES: Final = 8 * MAX_CONTEXT_TOKENS
+"""In all calls of one message, nested ones too: more than an answer has, where a token may be several brackets."""
+MAX_UNREAD_CHARS: Final = 64 * MAX_CONTEXT_TOKENS
+"""Of the arguments of one call, where the strict reader refuses them (muse/json_text.py). Longer than those of an
+answer: a token has a few characters. A text of that length in one piece keeps the interpreter lock for 20 ms."""
 MAX_NAME_CHARS: Final = 64
 """OpenAI's limit: of the name of a speaker. Names of functions have their own rule, for tools and calls alike."""
 MAX_ID_CHARS: Final = 256

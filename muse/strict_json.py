@@ -277,6 +277,12 @@ def is_text(text: str) -> bool:
     return True
 
 
+def replace_surrogates(text: str) -> str:
+    """The text with U+FFFD in place of each half of a surrogate pair; halves that belong together become a
+    character."""
+    return text if is_text(text) else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def _shown(key: str) -> str:
     return _short(json.dumps(key))
 

@@ -20,7 +20,7 @@ import trio
 from actors.isolated.pool import IsolatedProcesses
 from actors.isolated.process import JobLost
 from actors.kernel import Signal
-from muse.api.chat_request import ChatRequest
+from muse.api.chat_request import ChatRequest, CheckedRequest
 from muse.api.held_form import HeldForm
 from muse.api.response_format import ANY_OBJECT
 from muse.errors import ClientFault, InternalFault
@@ -104,6 +104,10 @@ class FormChecker:
                 continue
             if not self._running and checks == self._checks:
                 return
+
+    async def checked(self, request: ChatRequest) -> CheckedRequest:
+        """The request with the form of its answer. Raises as `check` does."""
+        return CheckedRequest(attrs.evolve(request, form=await self.check(request)))
 
     async def check(self, request: ChatRequest) -> HeldForm | None:
         """The form that the answer is to be held to; None: it is free. Raises ClientFault where none can be, and

@@ -47,8 +47,7 @@ def chat_routes(context: FrontContext) -> Blueprint:
             raise ClientFault(
                 "invalid_value", "muse.detached needs stream: true, to learn the reply's id.", param="muse.detached"
             )
-        chat = attrs.evolve(chat, form=await context.forms.check(chat))
-        reply = await sessions.ask(StartTurn(request=chat))
+        reply = await sessions.ask(StartTurn(request=await context.forms.checked(chat)))
         if chat.stream:
             return await _start_stream(context, chat, reply)
         return await _whole(context, chat, reply)

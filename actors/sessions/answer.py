@@ -20,6 +20,7 @@ from muse.chat.splice import PromptPart, joined, segments_of
 from muse.chat.stop_strings import StopMatcher
 from muse.protocol import Ready, TextSegment, Tokens
 from muse.sizes import MAX_CALLS
+from muse.strict_json import is_text, replace_surrogates
 
 
 class Answer:
@@ -268,11 +269,7 @@ class Answer:
 
 def _encodable(event: Tokens) -> Tokens:
     """Half of a surrogate pair is no text: a client could neither show it nor hand it back."""
-    try:
-        event.text.encode()
-    except UnicodeEncodeError:
-        return attrs.evolve(event, text=event.text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
-    return event
+    return event if is_text(event.text) else attrs.evolve(event, text=replace_surrogates(event.text))
 
 
 def begin_answer(request: ChatRequest, reply: Reply, model: Ready, parts: tuple[PromptPart, ...]) -> Answer:
@@ -281,7 +278,7 @@ def begin_answer(request: ChatRequest, reply: Reply, model: Ready, parts: tuple[
     parser = parser_for(model.chat_template, segments_of(parts), use.tools)
     if use.forced:
         parts += tuple(PromptPart(segment=segment) for segment in call_prefix(parser, use.forced))
-        parser = ForcedCallParser()
+        parser = ForcedCallParser(use.forced)
     elif request.json_schema is not None:
         # One text with the template's own, as it is in later prompts, so that the ids of the answer fit there.
         parts = joined(parts, answer_prefix(parser))

@@ -9,7 +9,7 @@ import attrs
 from actors.kernel import Question
 from actors.reply import Reply
 from actors.transcripts.messages import RecordedTurn, SessionSummary, SessionView
-from muse.api.chat_request import ChatRequest
+from muse.api.chat_request import CheckedRequest
 from muse.api.message import Message
 from muse.chat.seen_prompt import SeenPrompt
 
@@ -20,7 +20,7 @@ class StartTurn(Question[Reply]):
     still wait in the queue), or fails with 429 when the queue is full. Whoever drops the Reply before
     its outcome calls `reply.abandon()`."""
 
-    request: ChatRequest
+    request: CheckedRequest
 
 
 @attrs.frozen(kw_only=True)

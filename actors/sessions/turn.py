@@ -33,9 +33,8 @@ from actors.state_board import StateBoard
 from actors.supervisor.messages import CancelGeneration, RequestEvent, StartGeneration, SupervisorMessage
 from actors.transcripts.messages import TranscriptMessage
 from muse import protocol
-from muse.api.chat_request import ChatRequest
+from muse.api.chat_request import CheckedRequest
 from muse.api.message import request_chars
-from muse.chat.forced_call import form_of
 from muse.chat.seen_prompt import SeenPrompt
 from muse.errors import MuseError
 
@@ -51,7 +50,7 @@ class Turn:
     def __init__(
         self,
         *,
-        request: ChatRequest,
+        request: CheckedRequest,
         reply: Reply,
         board: StateBoard,
         supervisor: Address[SupervisorMessage],
@@ -78,14 +77,13 @@ class Turn:
         self.admission: Final = Admission(on_prepared)
         self._waiting: trio.CancelScope | None = None
         self._attempts = 0
-        self._form = form_of(request)
         self._commands = TurnCommands(
             request=request,
             reply=reply,
             board=board,
             supervisor=supervisor,
             history=self.history,
-            schema=self._form.schema if self._form is not None else None,
+            schema=request.form.schema if request.form is not None else None,
             earlier=earlier.answer if earlier else None,
         )
         self._policy = ResumePolicy()
@@ -287,7 +285,7 @@ class Turn:
     def _on_error(self, event: protocol.Error) -> None:
         if event.code == "context_overflow" and self._generated_tokens():
             self._out_of_budget = True  # resumed with the window exactly full: there is no room for more
-        self._fault = fault_in_request(event, self.request, is_constrained=self._form is not None)
+        self._fault = fault_in_request(event, self.request, is_constrained=self.request.form is not None)
 
     def _on_tokens(self, event: protocol.Tokens) -> None:
         answer = self.answer
@@ -328,7 +326,7 @@ class Turn:
             max_tokens=self.request.max_tokens,
             attempts=self._attempts,
             resumes=self._policy.resumes,
-            schema_notes=self._form.notes if self._form is not None else (),
+            schema_notes=self.request.tool_use.notes + (self.request.form.notes if self.request.form else ()),
         )
         if answer is not None:
             # Before the outcome is seen: whoever answers to it must find it in the history.
@@ -342,5 +340,5 @@ class Turn:
             return False
         if self._cancel_wanted and self.answer is not None and self.answer.stopped:
             # Its own end, such as a stop string. What came before must have the form that was promised.
-            return self._form is not None and fault.code == "engine_error"
+            return self.request.form is not None and fault.code == "engine_error"
         return not self._cancel_wanted

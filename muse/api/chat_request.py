@@ -14,7 +14,7 @@ tests/unit/test_api_chat_request.py proves: any JSON value gives one of the two,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, cast
+from typing import Final, NewType, cast
 
 import attrs
 
@@ -138,6 +138,10 @@ class ChatRequest:
     template_options: TemplateOptions = NO_OPTIONS
     tool_use: ToolUse = NO_TOOLS
     tool_repair: bool = False
+
+
+CheckedRequest = NewType("CheckedRequest", ChatRequest)
+"""Its `form` is that of the answer it asks for, null only for a free one. Made by the FormChecker alone."""
 
 
 def parse_chat_request(body: object, defaults: SamplingDefaults) -> ChatRequest:

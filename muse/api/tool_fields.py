@@ -28,17 +28,29 @@ _NAME: Final = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 _NAME_RULE: Final = "must have 1 to 64 letters, digits, underscores and hyphens, in parts that dots separate"
 _CHOICES: Final[tuple[Literal["none", "auto", "required"], ...]] = ("none", "auto", "required")
 _RECIPIENTS: Final = ("self", "user")
+_NAMED_STRICT: Final = 10
 _NO_PARAMETERS: Final[Mapping[str, object]] = {"type": "object", "properties": {}}
 
 
 @attrs.frozen(kw_only=True)
 class ToolUse:
     """tools: those the model may call; none: it gets no tools. forced: names of which one must be called now, empty:
-    as the model likes. parallel: it may make several calls in one answer."""
+    as the model likes. parallel: it may make several calls in one answer. strict: names of those whose calls the client
+    wants to follow their schema."""
 
     tools: tuple[Tool, ...] = ()
     forced: tuple[str, ...] = ()
     parallel: bool = True
+    strict: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is asked for and not enforced: only forced calls are constrained."""
+        if self.forced or not self.strict:
+            return ()
+        more = f" and {len(self.strict) - _NAMED_STRICT} more" if len(self.strict) > _NAMED_STRICT else ""
+        named = ", ".join(self.strict[:_NAMED_STRICT]) + more
+        return (f"strict is not enforced for {named}: only calls that tool_choice demands are constrained",)
 
     @property
     def chars(self) -> int:
@@ -52,7 +64,8 @@ NO_TOOLS: Final = ToolUse()
 def parse_tool_use(present: Mapping[str, object], offenders: Offenders) -> ToolUse:
     """Check the three fields of a request's body (null ones left out). With tool_choice `none` the model does not
     get the tools at all. Raises ClientFault."""
-    tools = _parse_tools(present.get("tools", []), offenders)
+    strict: list[str] = []
+    tools = _parse_tools(present.get("tools", []), offenders, strict)
     choice, named = _parse_choice(present.get("tool_choice", "auto"), offenders)
     parallel = read_bool(present.get("parallel_tool_calls", True), "parallel_tool_calls")
     names = tuple(tool.name for tool in tools)
@@ -63,7 +76,7 @@ def parse_tool_use(present: Mapping[str, object], offenders: Offenders) -> ToolU
     if choice == "none" or not tools:
         return NO_TOOLS
     forced = names if choice == "required" else (named,) if named is not None else ()
-    return ToolUse(tools=tools, forced=forced, parallel=parallel)
+    return ToolUse(tools=tools, forced=forced, parallel=parallel, strict=tuple(strict))
 
 
 def read_function_name(value: object, path: str) -> str:
@@ -74,13 +87,13 @@ def read_function_name(value: object, path: str) -> str:
     return name
 
 
-def _parse_tools(value: object, offenders: Offenders) -> tuple[Tool, ...]:
+def _parse_tools(value: object, offenders: Offenders, strict: list[str]) -> tuple[Tool, ...]:
     if not isinstance(value, list):
         raise invalid_type("tools", "a list of tools")
     items = cast("Sequence[object]", value)
     if len(items) > MAX_TOOLS:
         raise invalid_value("tools", f"must hold at most {MAX_TOOLS} tools")
-    tools = tuple(_parse_tool(item, f"tools[{index}]", offenders) for index, item in enumerate(items))
+    tools = tuple(_parse_tool(item, f"tools[{index}]", offenders, strict) for index, item in enumerate(items))
     if sum(len(tool.description) + len(tool.parameters) for tool in tools) > MAX_TOOLS_CHARS:
         raise invalid_value("tools", f"must have at most {MAX_TOOLS_CHARS} characters together")
     seen: set[str] = set()
@@ -91,7 +104,7 @@ def _parse_tools(value: object, offenders: Offenders) -> tuple[Tool, ...]:
     return tools
 
 
-def _parse_tool(value: object, path: str, offenders: Offenders) -> Tool:
+def _parse_tool(value: object, path: str, offenders: Offenders, strict: list[str]) -> Tool:
     fields = read_object(value, path)
     kind = read_text(fields.get("type"), f"{path}.type")
     if kind != "function":
@@ -101,13 +114,12 @@ def _parse_tool(value: object, path: str, offenders: Offenders) -> Tool:
             offenders.add_unknown(member(path, key))
     path = f"{path}.function"
     function = read_object(fields.get("function"), path)
-    for key, given in function.items():
-        if key == "strict":
-            if given not in (None, False):
-                offenders.add_unsupported(f"{path}.strict", "is not supported (only false passes)")
-        elif key not in ("name", "description", "parameters"):
+    for key in function:
+        if key not in ("name", "description", "parameters", "strict"):
             offenders.add_unknown(member(path, key))
     name = read_function_name(function.get("name"), f"{path}.name")
+    if function.get("strict") is not None and read_bool(function["strict"], f"{path}.strict"):
+        strict.append(name)
     if name in _RECIPIENTS:
         raise invalid_value(f"{path}.name", "means the model itself or the user in the model's language")
     return Tool(

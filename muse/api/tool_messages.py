@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import cast
 
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_object, read_text
 from muse.api.tool_fields import read_function_name
 from muse.api.tools import ToolCall
 from muse.errors import ClientFault
-from muse.sizes import MAX_ARGUMENT_VALUES, MAX_CALLS, MAX_ID_CHARS
+from muse.json_text import read_object_text
+from muse.sizes import MAX_ARGUMENT_VALUES, MAX_CALLS, MAX_ID_CHARS, MAX_UNREAD_CHARS
 from muse.strict_json import decode_json
 
 
@@ -21,13 +23,14 @@ def parse_tool_calls(value: object, path: str, offenders: Offenders) -> tuple[To
     items = cast("Sequence[object]", value)
     if len(items) > MAX_CALLS:
         raise invalid_value(path, f"must hold at most {MAX_CALLS} calls")
-    calls = tuple(_parse_call(item, f"{path}[{index}]", offenders) for index, item in enumerate(items))
+    parsed = [_parse_call(item, f"{path}[{index}]", offenders) for index, item in enumerate(items)]
+    calls = tuple(call for call, _ in parsed)
     seen: set[str] = set()
     for index, call in enumerate(calls):
         if call.id in seen:
             raise invalid_value(f"{path}[{index}].id", "is the id of another call already")
         seen.add(call.id)
-    if sum(_count_values(json.loads(call.arguments)) for call in calls) > MAX_ARGUMENT_VALUES:
+    if sum(values for _, values in parsed) > MAX_ARGUMENT_VALUES:
         raise invalid_value(path, f"must hold at most {MAX_ARGUMENT_VALUES} values in the arguments of its calls")
     return calls
 
@@ -40,7 +43,8 @@ def read_call_id(value: object, path: str) -> str:
     return call_id
 
 
-def _parse_call(value: object, path: str, offenders: Offenders) -> ToolCall:
+def _parse_call(value: object, path: str, offenders: Offenders) -> tuple[ToolCall, int]:
+    """The call, and how many values its arguments have."""
     fields = read_object(value, path)
     if read_text(fields.get("type", "function"), f"{path}.type") != "function":
         raise invalid_value(f"{path}.type", "must be function")
@@ -53,27 +57,33 @@ def _parse_call(value: object, path: str, offenders: Offenders) -> ToolCall:
         # The official client's helpers put what they read of the arguments beside them.
         if key not in ("name", "arguments", "parsed_arguments"):
             offenders.add_unknown(member(f"{path}.function", key))
-    return ToolCall(
+    arguments, values = _read_arguments(function.get("arguments"), f"{path}.function.arguments")
+    call = ToolCall(
         id=read_call_id(fields.get("id"), f"{path}.id"),
         name=read_function_name(function.get("name"), f"{path}.function.name"),
-        arguments=_read_arguments(function.get("arguments"), f"{path}.function.arguments"),
+        arguments=arguments,
     )
+    return call, values
 
 
-def _read_arguments(value: object, path: str) -> str:
-    """A JSON object as text; templates need it read, and what cannot be read would break them."""
+def _read_arguments(value: object, path: str) -> tuple[str, int]:
+    """A JSON object as text, unchanged, and how many values it has. What constrained decoding may write is taken, also
+    where the strict reader refuses it."""
     text = read_text(value, path)
     if not text.strip():
-        return "{}"
+        return "{}", 0
     try:
         arguments = decode_json(text.encode())
     except ClientFault as fault:
+        if len(text) <= MAX_UNREAD_CHARS:
+            with suppress(ValueError):
+                return text, read_object_text(text).values
         raise invalid_value(
             path, f"must be the text of a JSON object, as this server reads it: {fault.detail.removesuffix('.')}"
         ) from fault
     if not isinstance(arguments, dict):
         raise invalid_value(path, "must be the text of a JSON object")
-    return text
+    return text, _count_values(arguments)
 
 
 def _count_values(arguments: object) -> int:
@@ -100,5 +110,8 @@ def key_of_calls(calls: Sequence[ToolCall]) -> tuple[tuple[str, str], ...]:
 
 
 def _canonical(arguments: str) -> str:
-    # As text: in Python 1, 1.0 and true are equal.
-    return json.dumps(json.loads(arguments), sort_keys=True)
+    try:
+        # As text: in Python 1, 1.0 and true are equal.
+        return json.dumps(decode_json(arguments.encode()), sort_keys=True)
+    except ClientFault:
+        return arguments  # what the strict reader refuses is the same only letter by letter

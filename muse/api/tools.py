@@ -24,12 +24,8 @@ class Tool:
 
 @attrs.define(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """One call, as the client has it. arguments: a JSON object as text."""
+    """One call, as the client has it. arguments: a JSON object as text, which `muse.strict_json` may refuse."""
 
     id: str
     name: str
     arguments: str
-
-    def parsed_arguments(self) -> Any:
-        """The arguments as a value; two calls are the same if name and this are."""
-        return json.loads(self.arguments)

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import attrs
-from referencing import Registry, Resource
-from referencing.jsonschema import DRAFT202012
 
 from muse.api.tools import Tool
-
-if TYPE_CHECKING:
-    from referencing._core import Resolver  # what Registry.resolver gives; it has no public name
+from muse.structured.faults import SchemaFault
+from muse.structured.references import References, Resolver
 
 MAX_WORK: Final = 50_000
 """Of all walks of one answer, in listed values: 10 to 20 ms. A property of a plain type costs 2 * NODE_WORK, once."""
@@ -108,7 +105,7 @@ class SchemaReader:
     def __init__(self, tool: Tool, work: Work | None = None) -> None:
         self._work = work or Work()
         self._schema = tool.schema
-        self._resolver = _resolver(self._schema, tool.parameters)
+        self._references = _references(self._schema, tool.parameters)
         self._known: dict[str, Allowed] = {}
         self._own: dict[int, Allowed] = {}
 
@@ -116,7 +113,8 @@ class SchemaReader:
         """What the argument of this name may be; anything, where nothing is declared or a reference leads nowhere."""
         if name not in self._known:
             try:
-                self._known[name] = _Walk(name, self._work, self._own).of_property(self._schema, self._resolver)
+                walk = _Walk(name, self._references, self._work, self._own)
+                self._known[name] = walk.of_property(self._schema, self._references.root)
             except Exception:
                 # Whatever a stranger's schema does to the library: it is only a hint here.
                 self._known[name] = ANYTHING
@@ -126,13 +124,14 @@ class SchemaReader:
 class _Walk:
     """One walk, for one property. own: what nodes say themselves, by their identity, kept for the next walks."""
 
-    def __init__(self, name: str, work: Work, own: dict[int, Allowed]) -> None:
+    def __init__(self, name: str, references: References, work: Work, own: dict[int, Allowed]) -> None:
         self._name = name
+        self._references = references
         self._work = work
         self._own = own
         self._done: dict[int, Allowed] = {}  # by the identity of the node; one that is open says nothing
 
-    def of_property(self, schema: Any, resolver: Resolver[Any]) -> Allowed:
+    def of_property(self, schema: Any, resolver: Resolver) -> Allowed:
         """What a schema of an object allows for the property."""
         if not isinstance(schema, Mapping):
             return ANYTHING
@@ -140,13 +139,13 @@ class _Walk:
         allowed = ANYTHING
         properties = node.get("properties")
         if isinstance(properties, Mapping) and self._name in properties:
-            allowed = self.of_value(properties[self._name], _inside(resolver, properties[self._name]))
+            allowed = self.of_value(properties[self._name], self._inside(resolver, properties[self._name]))
         elif "patternProperties" not in node:
             other = node.get("additionalProperties")
-            allowed = self.of_value(other, _inside(resolver, other)) if isinstance(other, Mapping) else ANYTHING
+            allowed = self.of_value(other, self._inside(resolver, other)) if isinstance(other, Mapping) else ANYTHING
         return allowed & self._combined(node, resolver, is_property=True)
 
-    def of_value(self, schema: Any, resolver: Resolver[Any]) -> Allowed:
+    def of_value(self, schema: Any, resolver: Resolver) -> Allowed:
         """What a schema allows."""
         if schema is False:
             return _NOTHING
@@ -158,14 +157,14 @@ class _Walk:
             self._own[id(node)] = _own(node)
         return self._own[id(node)] & self._combined(node, resolver, is_property=False)
 
-    def _combined(self, node: Mapping[str, Any], resolver: Resolver[Any], *, is_property: bool) -> Allowed:
+    def _combined(self, node: Mapping[str, Any], resolver: Resolver, *, is_property: bool) -> Allowed:
         """By the schemas that the node refers to or is made of."""
         self._work.spend(NODE_WORK)
         if id(node) in self._done:
             return self._done[id(node)]
         self._done[id(node)] = ANYTHING
 
-        def read(inner: Any, where: Resolver[Any]) -> Allowed:
+        def read(inner: Any, where: Resolver) -> Allowed:
             found = self.of_property(inner, where) if is_property else self.of_value(inner, where)
             self._work.spend(len(found.listed))
             return found
@@ -173,15 +172,20 @@ class _Walk:
         allowed = ANYTHING
         for keyword in ("$ref", "$dynamicRef"):
             if isinstance(node.get(keyword), str):
-                found = resolver.lookup(node[keyword])
-                allowed &= read(found.contents, found.resolver)
+                allowed &= read(*self._references.look_up(resolver, node[keyword], ""))
         for inner in _list(node, "allOf"):
-            allowed &= read(inner, _inside(resolver, inner))
+            allowed &= read(inner, self._inside(resolver, inner))
         for keyword in ("anyOf", "oneOf"):
-            if branches := [read(inner, _inside(resolver, inner)) for inner in _list(node, keyword)]:
+            if branches := [read(inner, self._inside(resolver, inner)) for inner in _list(node, keyword)]:
                 allowed &= _any_of(branches)
         self._done[id(node)] = allowed
         return allowed
+
+    def _inside(self, resolver: Resolver, schema: Any) -> Resolver:
+        """The resolver for a part of a schema, which may have an `$id` of its own."""
+        if not (isinstance(schema, dict) and "$id" in schema):
+            return resolver
+        return self._references.inside(resolver, cast("dict[str, Any]", schema), "")
 
 
 def _own(node: Mapping[str, Any]) -> Allowed:
@@ -213,24 +217,14 @@ def _list(node: Mapping[str, Any], keyword: str) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _resolver(schema: Mapping[str, Any], text: str) -> Resolver[Any]:
+def _references(schema: dict[str, Any], text: str) -> References:
     """text: the same schema. Names are looked for only where there are some, and few parts: that takes long."""
-    base = schema.get("$id")
-    uri = base if isinstance(base, str) else ""
-    registry = Registry[Any]().with_resource(uri, Resource[Any](contents=schema, specification=DRAFT202012))
+    has_names = any(keyword in text for keyword in ('"$id"', '"$anchor"', '"$dynamicAnchor"'))
+    is_small = text.count("{") + text.count(",") <= MAX_NAMED_PARTS
     try:
-        has_names = any(keyword in text for keyword in ('"$id"', '"$anchor"', '"$dynamicAnchor"'))
-        is_small = text.count("{") + text.count(",") <= MAX_NAMED_PARTS
-        return (registry.crawl() if has_names and is_small else registry).resolver(uri)
-    except Exception:
-        return registry.resolver(uri)  # names that are none: pointers may still lead somewhere
-
-
-def _inside(resolver: Resolver[Any], schema: Any) -> Resolver[Any]:
-    """The resolver for a part of a schema, which may have an `$id` of its own."""
-    if not (isinstance(schema, Mapping) and isinstance(cast("Mapping[str, Any]", schema).get("$id"), str)):
-        return resolver
-    return resolver.in_subresource(Resource[Any](contents=schema, specification=DRAFT202012))
+        return References(schema, names=has_names and is_small)
+    except SchemaFault:  # a name or a version that is none: pointers may still lead somewhere
+        return References({key: value for key, value in schema.items() if key not in ("$id", "$schema")}, names=False)
 
 
 def _kind(value: object) -> str:

@@ -2,30 +2,20 @@
 
 Constrained decoding holds the answer to one JSON object, the name of a tool and arguments by its schema
 (muse/structured/jobs.py), whatever form the model has for calls of its own. So the call is always valid, and the model
-gets no thoughts before it. What comes out is not what the model would have written, so its ids are not kept: later
-prompts have the call as text.
+gets no thoughts before it. Its arguments go out letter by letter as they were generated, whatever numbers and nesting
+they have. The object is not what the model would have written, so its ids are not kept: later prompts have the call as
+text.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from contextlib import suppress
 
-from muse.api.chat_request import ChatRequest
-from muse.api.held_form import HeldForm
 from muse.chat import harmony
 from muse.chat.channel_types import CUT_OFF, BrokenCall, Channel, ChannelParser, Event, FoundCall, TextKind
-from muse.errors import ClientFault
+from muse.json_text import read_object_text
 from muse.protocol import Segment, TextSegment
-from muse.strict_json import decode_json
-
-
-def form_of(request: ChatRequest) -> HeldForm | None:
-    """What the answer is held to, None if it is free. An answer with a form never begins without its check."""
-    asked = request.json_schema is not None or bool(request.tool_use.forced)
-    assert asked == (request.form is not None), "the form of a request is checked before its turn"
-    return request.form
 
 
 def call_prefix(parser: ChannelParser, forced: Sequence[str]) -> tuple[Segment, ...]:
@@ -46,9 +36,10 @@ def answer_prefix(parser: ChannelParser) -> tuple[Segment, ...]:
 
 
 class ForcedCallParser:
-    """Reads the one object. Nothing is certain before its end."""
+    """Reads the one object. Nothing is certain before its end. forced: names of the tools that may be called."""
 
-    def __init__(self) -> None:
+    def __init__(self, forced: Sequence[str]) -> None:
+        self._forced = forced
         self._texts: list[str] = []
 
     @property
@@ -68,19 +59,15 @@ class ForcedCallParser:
         text = "".join(self._texts)
         if not text:
             return []
-        try:
-            # As strict as a request is read, so that every call that goes out can come back.
-            call: Any = decode_json(text.encode("utf-8", "surrogatepass"))
-            found = FoundCall(name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False))
-        except ClientFault as fault:
-            if not _is_whole(text):
-                return [BrokenCall(text=text, name=None, reason=CUT_OFF)]  # kept, for it may go on
-            self._texts.clear()
-            return [BrokenCall(text=text, name=None, reason=f"The call cannot be read. {fault.detail}")]
-        except (TypeError, KeyError):
-            return [BrokenCall(text=text, name=None, reason=CUT_OFF)]
+        members: dict[str, str] = {}
+        with suppress(ValueError):
+            members = dict(read_object_text(text).members)
+        name = next((name for name in self._forced if members.get("name") == f'"{name}"'), None)
+        arguments = members.get("arguments", "")
+        if name is None or not arguments.startswith("{"):
+            return [BrokenCall(text=text, name=None, reason=CUT_OFF)]  # kept, for it may go on
         self._texts.clear()
-        return [found]
+        return [FoundCall(name=name, arguments=arguments)]
 
     def close_reasoning(self) -> None:
         return
@@ -89,17 +76,6 @@ class ForcedCallParser:
         return
 
     def copy(self) -> ForcedCallParser:
-        copied = ForcedCallParser()
+        copied = ForcedCallParser(self._forced)
         copied._texts = self._texts[:]
         return copied
-
-
-def _is_whole(text: str) -> bool:
-    """Not cut: also what is no strict JSON."""
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    except RecursionError:
-        pass
-    return True

@@ -25,7 +25,7 @@ from muse.chat.prose import Prose
 from muse.chat.tag_reader import TagReader
 from muse.chat.tool_names import find_tool, unknown_tool
 from muse.errors import ClientFault
-from muse.strict_json import decode_json
+from muse.strict_json import JsonValue, decode_json
 
 OPEN: Final = "<tool_call>"
 CLOSE: Final = "</tool_call>"
@@ -170,11 +170,24 @@ class JsonCallParser:
         if tool is None:
             return BrokenCall(text=text, name=name or None, reason=unknown_tool(name))
         arguments = value.get("arguments", value.get("parameters"))
-        if arguments is None or (isinstance(arguments, str) and not arguments.strip()):
+        if isinstance(arguments, str):
+            arguments = _object_in(arguments)  # small models write them as OpenAI's API does
+        if arguments is None:
             arguments = {}  # models write so for a function without parameters
         if not isinstance(arguments, dict):
             return BrokenCall(text=text, name=tool.name, reason=_NO_ARGUMENTS)
         return FoundCall(name=tool.name, arguments=json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+
+
+def _object_in(text: str) -> JsonValue:
+    """The JSON object that a text holds; None for an empty text, the text itself where it holds something else."""
+    if not text.strip():
+        return None
+    try:
+        value = decode_json(text.encode())
+    except ClientFault:
+        return text
+    return value if isinstance(value, dict) else text
 
 
 def _may_become_tag(text: str) -> bool:

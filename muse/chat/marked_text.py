@@ -228,6 +228,13 @@ class MarkedText(str):
         return located
 
 
+class JsonText(MarkedText):
+    """Stands for a value that is kept as JSON text (muse/json_text.py); `tojson` writes it as it is, and so does
+    printing."""
+
+    __slots__ = ()
+
+
 def scaffold(text: str) -> MarkedText:
     """Text of the template itself, or of ours: may become control tokens."""
     return _of(text, SCAFFOLD)

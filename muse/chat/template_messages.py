@@ -18,9 +18,13 @@ import attrs
 
 from muse.api.message import Message
 from muse.api.tools import Tool
-from muse.chat.marked_text import data, from_source, join_marked, scaffold
+from muse.chat.marked_text import JsonText, data, from_source, join_marked, runs_of, scaffold
 from muse.chat.origins import calls_of, content_of, name_of, words_of
 from muse.chat.pictures import marked_parts
+from muse.chat.template_operations import to_json
+from muse.errors import ClientFault
+from muse.json_text import read_object_text
+from muse.strict_json import decode_json, replace_surrogates
 
 Variables = dict[str, object]
 IsWord = Callable[[str], bool]
@@ -41,9 +45,7 @@ def native_messages(messages: Sequence[Message], is_word: IsWord, split: frozens
             shown["name"] = scaffold(name) if is_word(name) else from_source(name, name_of(index))
             shown["tool_call_id"] = from_source(message.tool_call_id or "", name_of(index))
         if message.tool_calls:
-            calls = [
-                _native_call(index, call.id, call.name, call.parsed_arguments(), is_word) for call in message.tool_calls
-            ]
+            calls = [_native_call(index, call.id, call.name, call.arguments, is_word) for call in message.tool_calls]
             if index in split:
                 rendered.append(shown)
                 shown = _text_message(index, attrs.evolve(message, content=""))
@@ -104,12 +106,31 @@ def _text_message(index: int, message: Message) -> Variables:
     return shown
 
 
-def _native_call(index: int, call_id: str, name: str, arguments: Any, is_word: IsWord) -> Variables:
+def _native_call(index: int, call_id: str, name: str, arguments: str, is_word: IsWord) -> Variables:
     def mark(text: str) -> str:
         return from_source(text, calls_of(index))
 
     word = from_source(name, words_of(index)) if is_word(name) else mark(name)
-    return {"id": mark(call_id), "type": "function", "function": {"name": word, "arguments": _marked(arguments, mark)}}
+    function = {"name": word, "arguments": _arguments(arguments, mark)}
+    return {"id": mark(call_id), "type": "function", "function": function}
+
+
+def _arguments(text: str, mark: Callable[[str], str]) -> dict[str, Any]:
+    """The arguments of a call as a value. A member that the strict reader refuses stays JSON text; of two with one name
+    the second counts, as with any reader."""
+    try:
+        return _marked(decode_json(text.encode()), mark)
+    except ClientFault:
+        return {mark(name): _member(value, mark) for name, value in read_object_text(text).members}
+
+
+def _member(text: str, mark: Callable[[str], str]) -> Any:
+    try:
+        return _marked(decode_json(text.encode()), mark)
+    except ClientFault:
+        if text.startswith('"'):  # with half of a surrogate pair, which is no text
+            return mark(replace_surrogates(json.loads(text)))
+        return JsonText(text, runs_of(mark(text)))
 
 
 def _marked(value: Any, mark: Callable[[str], str]) -> Any:
@@ -138,7 +159,7 @@ def _hermes_instructions(tools: Sequence[Tool]) -> str:
 
 def _hermes_calls(index: int, message: Message) -> str:
     text = "\n".join(
-        f"<tool_call>\n{_json({'name': call.name, 'arguments': call.parsed_arguments()})}\n</tool_call>"
+        f"<tool_call>\n{_json({'name': call.name, 'arguments': _arguments(call.arguments, str)})}\n</tool_call>"
         for call in message.tool_calls
     )
     between = "\n" if message.content else ""
@@ -146,4 +167,4 @@ def _hermes_calls(index: int, message: Message) -> str:
 
 
 def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return to_json(value, ensure_ascii=False)

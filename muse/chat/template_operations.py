@@ -6,13 +6,16 @@ here refuse to, or end when told to. They keep the origin of text (marked_text.p
 
 from __future__ import annotations
 
+import json
+import re
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, cast
 
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.filters import do_title
 
-from muse.chat.marked_text import MAX_PIECES, MarkedText, TextLimitExceeded, join_marked, same_shape, scaffold
+from muse.chat.marked_text import MAX_PIECES, JsonText, MarkedText, TextLimitExceeded, join_marked, same_shape, scaffold
 
 _MAX_NUMBER_BITS: Final = 4096
 _MAX_INDENT: Final = 64
@@ -105,12 +108,33 @@ def no_format(*_args: object, **_kwargs: object) -> str:
     raise SecurityError("str.format is not offered to chat templates: use ~ or +")
 
 
-def walk(value: Any, tick: Callable[[], None]) -> None:
-    """Visit everything that writing the value out would visit, so that it can be stopped meanwhile."""
+def walk(value: Any, tick: Callable[[], None]) -> bool:
+    """Visit everything that writing the value out would visit, so that it can be stopped meanwhile. Returns whether
+    there is JsonText in it."""
     tick()
+    items: Iterable[object] = ()
     if isinstance(value, Mapping):
-        for item in cast("Mapping[object, object]", value).values():
-            walk(item, tick)
+        items = cast("Mapping[object, object]", value).values()
     elif isinstance(value, list | tuple):
-        for item in cast("Iterable[object]", value):
-            walk(item, tick)
+        items = cast("Iterable[object]", value)
+    found = [walk(item, tick) for item in items]
+    return any(found) or isinstance(value, JsonText)
+
+
+def to_json(value: object, **options: Any) -> str:
+    """What `json.dumps` writes, with JsonText as it is."""
+    texts: list[str] = []
+    key = secrets.token_hex(8)
+
+    def replaced(inner: object) -> object:
+        if isinstance(inner, JsonText):
+            texts.append(inner)
+            return f"{key}-{len(texts) - 1}"
+        if isinstance(inner, Mapping):
+            return {name: replaced(item) for name, item in cast("Mapping[object, object]", inner).items()}
+        if isinstance(inner, list | tuple):
+            return [replaced(item) for item in cast("Iterable[object]", inner)]
+        return inner
+
+    written = json.dumps(replaced(value), **options)
+    return re.sub(f'"{key}-([0-9]+)"', lambda found: texts[int(found[1])], written)

@@ -233,7 +233,6 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
     ) -> str:
         # The signature that templates know from Hugging Face: no HTML escapes, real Unicode.
         template_operations.check_json_indent(indent)
-        template_operations.walk(value, self.tick)
-        return data(
-            json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-        )
+        has_texts = template_operations.walk(value, self.tick)
+        write = template_operations.to_json if has_texts else json.dumps
+        return data(write(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys))

@@ -7,7 +7,7 @@ Pure, and linear but for parts that several references share. What it makes sure
   rounds.
 - What the engine cannot enforce is refused with its place. What JSON Schema makes an annotation (unknown formats and
   keywords) is left out, with a note.
-- Objects with named properties that may have others say so by a pattern for all names (`_other_names`).
+- Objects with named properties that may have others say so by a pattern (`_other_names`).
 - Parts that have no finite answer are `false` (least_size.py).
 """
 
@@ -23,8 +23,11 @@ import attrs
 
 from muse.structured import keywords
 from muse.structured.faults import SchemaFault, join
+from muse.structured.integer_bounds import large_bounds, missing_bounds
 from muse.structured.least_size import least_size, least_sizes, without_endless
 from muse.structured.one_of import exclusive_as_any, with_tag
+from muse.structured.other_names import ANY_NAME, other_names
+from muse.structured.other_words import without_dependents, without_unevaluated
 from muse.structured.property_names import said_otherwise
 from muse.structured.references import References, Resolver
 from muse.structured.values import check_numbers, has_object, plain_value
@@ -34,11 +37,7 @@ MAX_PARTS: Final = 20_000
 MAX_ANSWER_CHARS: Final = 16_384
 """Of the shortest answer. Twice as many would be most of an ordinary context."""
 MAX_NOTES: Final = 20
-LARGEST_INTEGER: Final = 2**63 - 1024
-"""The largest double that is an integer of 64 bits: the engine reads bounds as doubles."""
 
-_ANY_NAME: Final = ""
-"""A pattern that every name matches."""
 _DRAFT_4: Final = re.compile(r"http://json-schema\.org/draft-0?[34]/schema#?")
 
 Matches = Callable[[str, str], bool]
@@ -70,13 +69,16 @@ def engine_schema(schema: object, *, matches: Matches, prefix: str = "d") -> Eng
     if not isinstance(schema, dict):
         raise SchemaFault("#", "must be an object")
     merged: frozenset[str] = frozenset()
+    restricted = False
     try:
         while True:
-            writer = _Writer(cast("dict[str, Any]", schema), matches, prefix, merged)
+            writer = _Writer(cast("dict[str, Any]", schema), matches, prefix, merged, restricted=restricted)
             written = writer.write_all()
-            if writer.found_merged <= merged:
+            if writer.found_merged <= merged and writer.found_restricted <= restricted:
                 return written
-            merged |= writer.found_merged  # only known when all references have been seen
+            # Only known when all references have been seen.
+            merged |= writer.found_merged
+            restricted |= writer.found_restricted
     except RecursionError:
         raise SchemaFault("#", "is nested too deeply") from None
 
@@ -95,11 +97,16 @@ class _Place:
 
 class _Writer:
     """merged: names of definitions that the engine intersects with something at one of the places that refer to them.
-    found_merged: those that turned out to be."""
+    found_merged: those that turned out to be. restricted: an object that it intersects does not allow any other names.
+    found_restricted: there was one."""
 
-    def __init__(self, root: dict[str, Any], matches: Matches, prefix: str, merged: frozenset[str]) -> None:
+    def __init__(
+        self, root: dict[str, Any], matches: Matches, prefix: str, merged: frozenset[str], *, restricted: bool
+    ) -> None:
         self._merged = merged
         self.found_merged: set[str] = set()
+        self._restricted = restricted
+        self.found_restricted = False
         self._root = root
         self._matches = matches
         self._prefix = prefix
@@ -158,22 +165,33 @@ class _Writer:
             raise SchemaFault("#", f"has more than {MAX_PARTS} parts, references included")
         if "not" in schema and (schema["not"] is True or schema["not"] == {}):
             return False  # what generators write for "never"
+        schema = without_unevaluated(schema)
         if "propertyNames" in schema:
             schema = self._names_said_otherwise(schema, place)
+        if not place.merged and (schema.get("dependentRequired") or schema.get("dependencies")):
+            variants = without_dependents(schema)
+            if variants is not None:
+                return {"anyOf": [self._write_object(variant, place) for variant in variants]} if variants else False
         given = {key: value for key, value in schema.items() if self._restricts(key, value, schema, place)}
         merged = place.merged or any(key in keywords.IN_PLACE for key in given)
         simple: dict[str, Any] = {}
         written: dict[str, Any] = {}
+        large = large_bounds(given)
         for key, value in given.items():
             if key in keywords.IN_PLACE:
                 written[key] = self._in_place(key, value, given, place)
+            elif key in large:
+                held_key, held = large[key]
+                if held != value:
+                    self._note(f"{key} {value} is enforced as {held_key} {held}", place)
+                simple[held_key] = held if held_key == key else simple.get(held_key, held)
             else:
                 simple[key] = self._simple(key, value, place, merged=merged)
         self._tag_branches(written.get("oneOf", ()), schema.get("discriminator"))
         self._check_data(given, place)
         simple = self._other_names(simple, place, merged=merged)
         if not merged:
-            simple |= _integer_bounds(simple)
+            simple |= missing_bounds(simple)
         # The engine reads one group of keywords between two of the others: they must see each other.
         first = next(iter(given), None)
         return simple | written if first not in keywords.IN_PLACE or "properties" in simple else written | simple
@@ -289,11 +307,10 @@ class _Writer:
     # ------------------------------------------------------------ objects
 
     def _other_names(self, simple: dict[str, Any], place: _Place, *, merged: bool) -> dict[str, Any]:
-        """Make the engine hold the names that are not in `properties`.
+        """Make the engine hold the names that are not in `properties`, by a pattern (other_names.py).
 
-        The engine lets such a name be written with escapes (`\\u0061` for `a`) and then takes it for another one, but
-        not where it has a pattern. Names with a pattern it gets right only where it does not combine the schema with
-        others; what cannot be said otherwise is refused.
+        Names with a pattern it gets right where it does not combine the schema with others, or only with such that
+        allow any name; what cannot be said otherwise is refused.
         """
         if not any(key in simple for key in keywords.OBJECT_KEYWORDS):
             return simple
@@ -322,25 +339,14 @@ class _Writer:
                     if inner not in (True, {}) and self._matches(pattern, name):
                         named[name] = {"allOf": [named[name], inner]}
             return simple | {"patternProperties": patterns, "additionalProperties": False}
-        if others in (True, {}):
-            if merged or not (named or required):
-                return simple
-            return simple | {"patternProperties": {_ANY_NAME: True}, "additionalProperties": False}
-        return simple | {"additionalProperties": others}
-
-
-def _integer_bounds(simple: Mapping[str, Any]) -> dict[str, Any]:
-    """Integers that nothing bounds become those of 64 bits. A small model may write digits without end, and a call with
-    a number that no reader takes is no call."""
-    kinds = simple.get("type")
-    if "multipleOf" in simple or "number" in (kinds or ()) or "integer" not in (kinds or ()):
-        return {}
-    bounds: dict[str, Any] = {}
-    if "minimum" not in simple and "exclusiveMinimum" not in simple:
-        bounds["minimum"] = -LARGEST_INTEGER
-    if "maximum" not in simple and "exclusiveMaximum" not in simple:
-        bounds["maximum"] = LARGEST_INTEGER
-    return bounds
+        if others not in (True, {}):
+            self.found_restricted |= merged
+            if others is False or merged or not (named or required):
+                return simple | {"additionalProperties": others}
+            return simple | {"patternProperties": {other_names(named): others}, "additionalProperties": False}
+        if not (named or required) or (merged and self._restricted):
+            return simple
+        return simple | {"patternProperties": {ANY_NAME: True}, "additionalProperties": False}
 
 
 _SIMPLE: Final = frozenset(

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -40,15 +39,9 @@ def plain_bytes() -> MatcherTokens:
     return MatcherTokens(tokenizer=library.LLTokenizer("byte"), size=256, byte_ids=range(256))
 
 
-def matcher_tokens(
-    spelled: Sequence[bytes],
-    *,
-    control: Collection[int],
-    end: Collection[int],
-    tokenize: Callable[[str], Sequence[int]],
-) -> MatcherTokens:
-    """Of a model. spelled: the bytes of each token; control: those that are no text; end: those that end an answer;
-    tokenize: how a text is cut into tokens that has to come as it is. Takes a second for 200,000 tokens."""
+def matcher_tokens(spelled: Sequence[bytes], *, control: Collection[int], end: Collection[int]) -> MatcherTokens:
+    """Of a model. spelled: the bytes of each token; control: those that are no text; end: those that end an answer.
+    Takes a second for 200,000 tokens."""
     library: Any = importlib.import_module("llguidance")
     # Of two tokens with the same bytes llguidance knows the last.
     of_byte = {text: token for token, text in enumerate(spelled) if len(text) == 1 and token not in control}
@@ -60,7 +53,6 @@ def matcher_tokens(
         special_token_ids=sorted(control),
         byte_ids=[of_byte[byte] for byte in every],
         eos_token_id=min(end),
-        tokenize=tokenize,
     )
     tokenizer = library.LLTokenizer(
         importlib.import_module("llguidance._tokenizer").TokenizerWrapper(vocabulary),
@@ -72,23 +64,17 @@ def matcher_tokens(
 
 @attrs.frozen(kw_only=True)
 class _Vocabulary:
-    """What llguidance must know of one. It demands texts that leave no choice by the tokens that the model's own
-    tokeniser makes of them, as the engine's own constraint does."""
+    """What llguidance must know of one."""
 
     tokens: list[bytes]
     special_token_ids: list[int]
     byte_ids: list[int]
     eos_token_id: int
-    tokenize: Callable[[str], Sequence[int]]
     bos_token_id: int | None = None
 
     def __call__(self, text: bytes) -> Sequence[int]:
-        ids: Sequence[int] = ()
-        with suppress(UnicodeDecodeError):  # a part of a character
-            ids = self.tokenize(text.decode())
-        # Some tokenisers leave out what their model has no token for.
-        is_all = b"".join(self.tokens[token] for token in ids) == text
-        return ids if is_all else [self.byte_ids[byte] for byte in text]
+        """Tokens of a text. Grammars of ours have none that is demanded (`no_forcing`), so any will do."""
+        return [self.byte_ids[byte] for byte in text]
 
 
 def dead_end(fault: str, behind: str = "") -> EngineFault:
@@ -103,6 +89,11 @@ def dead_end(fault: str, behind: str = "") -> EngineFault:
     )
 
 
+def wrong_prefix() -> EngineFault:
+    """What was sent of an answer is no beginning of one."""
+    return EngineFault("bad_request", "the beginning of the answer, as it was sent, does not follow its schema")
+
+
 class AnswerMatcher:
     """Of one answer. prefix: what of it was sent before, by another worker. Raises EngineFault `bad_request` for a
     prefix that is none."""
@@ -113,7 +104,7 @@ class AnswerMatcher:
         self._matcher = library.LLMatcher(self._tokens.tokenizer, grammar, log_level=0)
         self._tail = b""
         if not self._accepts(prefix.encode("utf-8", "replace")):
-            raise EngineFault("bad_request", "the beginning of the answer, as it was sent, does not follow its schema")
+            raise wrong_prefix()
 
     @property
     def is_complete(self) -> bool:

@@ -122,7 +122,7 @@ async def test_a_constrained_answer_goes_on(
             assert json.loads(reply.text("answer")) == {"name": "wave", "arguments": {"to": "😀"}}
             assert outcome.finish_reason == "stop"
         else:
-            assert [(call.name, call.arguments) for call in reply.calls] == [("wave", '{"to": "😀"}')]
+            assert [(call.name, call.arguments) for call in reply.calls] == [("wave", '{"to":"😀"}')]
             assert (outcome.finish_reason, reply.text("answer")) == ("tool_calls", "")
 
 
@@ -142,7 +142,7 @@ async def test_a_cut_constrained_answer_is_continued(core: CoreFactory, form: st
             assert whole == {"name": "wave", "arguments": {"to": "😀"}}
             assert outcome.finish_reason == "stop"
         else:
-            assert [(call.name, call.arguments) for call in second.calls] == [("wave", '{"to": "😀"}')]
+            assert [(call.name, call.arguments) for call in second.calls] == [("wave", '{"to":"😀"}')]
             assert (outcome.finish_reason, first.text("answer"), second.text("answer")) == ("tool_calls", "", "")
 
 

@@ -292,6 +292,45 @@ async def test_a_forced_call_is_read_from_its_form(core: CoreFactory) -> None:
                 assert "cut off" in str(outcome.metrics.tool_warning)
 
 
+ODD_ARGUMENTS = (
+    f'{{"x":96e012995466444,"x":{"9" * 5_000},"deep":{"[" * 3_000}{"]" * 3_000},"half":"\\ud83d","city":"Köln"}}'
+)
+
+
+@pytest.mark.parametrize("is_native", [True, False], ids=["native", "hermes"])
+async def test_a_forced_call_comes_back_whatever_its_arguments_are(core: CoreFactory, is_native: bool) -> None:
+    """Numbers beyond doubles, names that are there twice, nesting without end: what was generated is what goes out,
+    what stands in the session, and what the next prompt is made of."""
+    said = f'{{"name":"clock","arguments":{ODD_ARGUMENTS}}}'
+    late = [" to=user", "<|message|>", "Late."] if is_native else ["Late."]
+    answers = [{"when": "clock: fine", "tokens": late}, {"tokens": [said[:9], said[9:]]}]
+    templated = {"special_tokens": ["<|eot|>", *MUSE_SPECIAL[:-1]], "chat_template": MUSE} if is_native else {}
+    async with core({**templated, "answers": answers, "grammar": True}) as running:
+        reply = await start(running, request(tool_choice="required", session_id="s"))
+        outcome = await finished(reply)
+        assert [(call.name, call.arguments) for call in reply.calls] == [("clock", ODD_ARGUMENTS)]
+        assert (reply.text("answer"), outcome.metrics.tool_warning) == ("", None)
+        second = await start(running, request(echoed(reply), *results(reply), session_id="s"))
+        await finished(second)
+        assert second.text("answer") == "Late."
+        view = (await running.sessions.ask(DescribeSession(session_id="s"))).view
+        assert view.turns[1].tool_calls == reply.calls
+        shown = (await running.sessions.ask(ShowPrompt(reply_id=second.id))).to_dict()
+        text = "".join(segment.get("text", "") for segment in shown["segments"])
+        assert "9" * 5_000 in text
+        assert "[" * 3_000 + "]" * 3_000 in text
+
+
+async def test_strict_is_noted_where_calls_are_the_model_s_own(core: CoreFactory) -> None:
+    """In the metrics of the answer; a forced call follows its schema, so there is nothing to note."""
+    strict = {"type": "function", "function": {"name": "clock", "strict": True, "parameters": {"type": "object"}}}
+    async with core({"answers": [{"tokens": ['{"name":"clock","arguments":{}}']}], "grammar": True}) as running:
+        for fields, note in (({}, "strict is not enforced for clock"), ({"tool_choice": "required"}, None)):
+            reply = await start(running, request(**{"tools": [strict], **fields}))
+            notes = (await finished(reply)).metrics.schema_notes
+            assert notes is None if note is None else note in str(notes)
+
+
 CITY = [" to=weather", "<|message|>", *BLOCK[3:], "<|eom|>", "<|start|>", "assistant"]
 
 

@@ -139,7 +139,18 @@ def test_the_same_target_is_written_once() -> None:
          "#/uniqueItems", "not supported"),
         ({"anyOf": [{}, {"not": {"type": "string"}}]}, "#/anyOf/1/not", "not supported"),
         ({"if": {}, "then": {}}, "#/if", "anyOf"),
-        ({"dependentRequired": {"a": ["b"]}}, "#/dependentRequired", "anyOf"),
+        ({"dependentRequired": {"a": ["b"]}, "anyOf": [{}]}, "#/dependentRequired", "anyOf"),
+        ({"dependentRequired": {"a": "b"}}, "#/dependentRequired", "anyOf"),
+        ({"dependentRequired": {name: ["z"] for name in "abcde"}}, "#/dependentRequired", "anyOf"),
+        ({"allOf": [{"dependentRequired": {"a": ["b"]}}, {}]}, "#/allOf/0/dependentRequired", "anyOf"),
+        ({"dependencies": {"a": {"required": ["b"]}}}, "#/dependencies", "anyOf"),
+        ({"unevaluatedProperties": False, "allOf": [{}]}, "#/unevaluatedProperties", "additionalProperties"),
+        ({"unevaluatedItems": False, "anyOf": [{}]}, "#/unevaluatedItems", "items"),
+        ({"type": "integer", "maximum": BIG}, "#/maximum", str(BIG)),
+        ({"type": "integer", "minimum": 2**63}, "#/minimum", str(2**63)),
+        ({"type": "integer", "exclusiveMaximum": 2**62}, "#/exclusiveMaximum", str(2**62)),
+        ({"type": "number", "maximum": 2**63 - 1}, "#/maximum", str(2**63 - 1)),
+        ({"type": ["number", "integer"], "maximum": 2**63 - 1}, "#/maximum", str(2**63 - 1)),
         ({"properties": {"a/b": {"contains": {}}}}, "#/properties/a~1b/contains", "prefixItems"),
         ({"type": "nonsense"}, "#/type", "string"),
         ({"type": []}, "#/type", "one or several"),
@@ -284,3 +295,29 @@ def test_named_properties_have_the_schema_of_their_pattern_too() -> None:
     }
     written = engine_schema(schema, matches=lambda pattern, name: name.startswith(pattern[1:]))
     assert written.schema["properties"] == {"ab": {"allOf": [{}, {"type": "null"}]}, "c": {}}
+
+
+MOST = 2**63 - 1024
+
+
+@pytest.mark.parametrize(
+    ("bounds", "wanted", "noted"),
+    [
+        ({"minimum": -(2**63), "maximum": 2**63 - 1}, {"minimum": -MOST, "maximum": MOST}, 2),
+        ({"minimum": 0, "maximum": 2**64 - 1}, {"minimum": 0, "maximum": MOST}, 1),
+        ({"exclusiveMinimum": -1e300, "exclusiveMaximum": 2.0**63}, {"minimum": -MOST, "maximum": MOST}, 2),
+        ({"minimum": 1, "exclusiveMaximum": 2**63, "maximum": 5}, {"minimum": 1, "maximum": 5}, 1),
+        ({"maximum": 5, "exclusiveMaximum": 2**63, "minimum": 1}, {"minimum": 1, "maximum": 5}, 1),
+        ({"exclusiveMaximum": 2**63, "maximum": 2**62, "minimum": 1}, {"minimum": 1, "maximum": 2**62}, 1),
+        ({"minimum": -(10**18), "maximum": 2**60}, {"minimum": -(10**18), "maximum": 2**60}, 0),
+        ({"minimum": -MOST, "maximum": MOST}, {"minimum": -MOST, "maximum": MOST}, 0),
+    ],
+)
+def test_bounds_of_integers_of_64_bits_are_held(bounds: dict[str, Any], wanted: dict[str, Any], noted: int) -> None:
+    """Those beyond 64 bits become the largest and smallest that the engine holds, and that is noted; those that are
+    doubles are exact."""
+    for kind in ("integer", ["integer", "null"]):
+        written = engine_schema({"properties": {"n": {"type": kind, **bounds}}}, matches=never)
+        assert written.schema["properties"]["n"] == {"type": kind, **wanted}
+        assert len(written.notes) == noted
+        assert all("is enforced as m" in note and note.endswith(" (#/properties/n)") for note in written.notes)

@@ -95,6 +95,20 @@ def test_choices() -> None:
     assert parse(tools=tools, muse={"tool_repair": True}).tool_repair
 
 
+def test_strict_is_taken_and_noted_where_it_is_not_enforced() -> None:
+    """Forced calls are constrained in any case; others are the model's own."""
+    tools = [
+        {"type": "function", "function": {"name": f"f{n}", "strict": [True, False, None][n % 3]}} for n in range(36)
+    ]
+    use = parse(tools=tools).tool_use
+    assert use.strict == tuple(f"f{n}" for n in range(0, 36, 3))
+    (note,) = use.notes
+    assert note.startswith("strict is not enforced for f0, f3, ")
+    assert "f27 and 2 more" in note
+    assert parse(tools=tools, tool_choice="required").tool_use.notes == ()
+    assert parse(tools=tools[1:3]).tool_use.notes == parse(tools=tools, tool_choice="none").tool_use.notes == ()
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "param"),
     [
@@ -113,7 +127,7 @@ def test_choices() -> None:
         ({"tools": with_function(description=7)}, "invalid_type", "tools[0].function.description"),
         ({"tools": with_function(parameters=[])}, "invalid_type", "tools[0].function.parameters"),
         ({"tools": with_function(parameters={"type": "array"})}, "invalid_value", "tools[0].function.parameters.type"),
-        ({"tools": with_function(strict=True)}, "unsupported_parameter", "tools[0].function.strict"),
+        ({"tools": with_function(strict="yes")}, "invalid_type", "tools[0].function.strict"),
         ({"tools": with_function(color="red")}, "unknown_parameter", "tools[0].function.color"),
         ({"tool_choice": "required"}, "invalid_value", "tool_choice"),
         ({"tools": [CLOCK], "tool_choice": "always"}, "invalid_value", "tool_choice"),
@@ -224,7 +238,8 @@ def test_the_values_of_calls_are_counted(monkeypatch: pytest.MonkeyPatch, calls:
 
 
 @pytest.mark.parametrize(
-    "arguments", ["{", "[]", "7", '"x"', "null", '{"a": NaN}', '{"a": 1, "a": 2}', '{"a": "\\ud800"}']
+    "arguments",
+    ["{", "[]", "7", '"x"', "null", '{"a": NaN}', '{"a": 1, "a": 2', '{"a": "\\x"}', '{"a": 01}', '{"a": 1}}'],
 )
 def test_arguments_must_be_an_object(arguments: str) -> None:
     """Templates read them, and what they cannot read would end in words about the template."""

@@ -42,6 +42,16 @@ def parse(text: str) -> list[Event]:
         pytest.param(F.replace("arguments", "parameters"), [call("f", n=4)], id="another word"),
         pytest.param(f'{BEGIN}{{"name": "g"}}{END}', [call("g")], id="no arguments"),
         *(
+            pytest.param(
+                F.replace('{"n": 4}', json.dumps(text)), [call("f", **value)], id=f"arguments in a text: {text}"
+            )
+            for text, value in (
+                ('{"s":"é</tool_call>"}', {"s": "é</tool_call>"}),
+                (" {} ", {}),
+                ('{"n":4}\n', {"n": 4}),
+            )
+        ),
+        *(
             pytest.param(f'{BEGIN}{{"name": "g", "{word}": {nothing}}}{END}', [call("g")], id=f"{word} {nothing}")
             for word in ("arguments", "parameters")
             for nothing in ("null", '""', '" \\n"')
@@ -78,7 +88,10 @@ def test_good_calls_and_text(text: str, expected: list[Event]) -> None:
         pytest.param(F.replace('"f"', "5"), None, "must be a JSON object", id="no name"),
         pytest.param(f'{BEGIN}["f", {{}}]{END}', None, "must be a JSON object", id="no object"),
         pytest.param(f"{BEGIN}{END}", None, "is empty", id="nothing"),
-        pytest.param(F.replace('{"n": 4}', '"{}"'), "f", "arguments of a call must be", id="arguments in a string"),
+        *(
+            pytest.param(F.replace('{"n": 4}', json.dumps(text)), "f", "arguments of a call must be", id=f"text {text}")
+            for text in ("x", "4", "null", "[{}]", '"{}"', '{"n": 4', '{"n": 4}}', '{"n": 4, "n": 5}', '{"n": 1e999}')
+        ),
         pytest.param(F.replace('{"n": 4}', "[]"), "f", "arguments of a call must be", id="a list"),
         pytest.param(F.replace("4", "NaN"), "f", "NaN", id="not JSON"),
         pytest.param(F.replace("4", "1e999"), "f", "too large", id="not finite"),

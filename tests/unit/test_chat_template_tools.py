@@ -193,3 +193,33 @@ def test_a_template_without_a_place_for_tools_is_told() -> None:
     with pytest.raises(ClientFault) as caught:
         deaf.render_segments(CONVERSATION, now=NOW)
     assert (caught.value.code, caught.value.param) == ("message_dropped", "messages[1].tool_calls")
+
+
+ODD = (
+    '{"x": 96e012995466444, "deep": '
+    + "[" * 100
+    + "]" * 100
+    + ', "o": {"a": 1, "a": [2]}, "n": -'
+    + "9" * 70
+    + ', "s": "\\ud83d<|eom|>", "t": "Köln", "f": 1.50}'
+)
+
+
+def test_arguments_that_no_value_can_hold_stand_in_prompts_as_they_were_written() -> None:
+    """Numbers beyond doubles, names that are there twice, deep nesting: each letter by letter, in every form; text with
+    half of a surrogate pair is text without it. What a client wrote stays text."""
+    calls = (ToolCall(id="1", name="clock", arguments=ODD),)
+    messages = [CONVERSATION[0], Message(role="assistant", content="", tool_calls=calls)]
+    messages.append(Message(role="tool", content="x", tool_call_id="1"))
+    exact = ["96e012995466444", "[" * 100 + "]" * 100, '{"a": 1, "a": [2]}', "-" + "9" * 70]
+    as_json = ODD.replace("\\ud83d", "\ufffd").replace("1.50", "1.5")
+    for template, wanted in (
+        (ChatTemplate.compile(HERMES, special_tokens=CHATML_SPECIAL), [as_json]),
+        (ChatTemplate.fallback(special_tokens=CHATML_SPECIAL), [as_json]),
+        (muse(), [f">{value}</atem:parameter>" for value in (*exact, "\ufffd<|eom|>")]),
+    ):
+        segments = template.render_segments(messages, now=NOW)
+        assert [value for value in wanted if value not in joined(segments)] == []
+        assert not any(
+            isinstance(segment, TextSegment) and segment.special and "96e0" in segment.text for segment in segments
+        )

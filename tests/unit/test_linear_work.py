@@ -42,6 +42,7 @@ from muse.chat.seen_prompt import SeenPrompt
 from muse.chat.splice import KnownAnswer, Piece, PromptPart, to_parts
 from muse.chat.stop_strings import StopMatcher
 from muse.chat.think_tags import ThinkTagParser
+from muse.json_text import read_object_text
 from muse.protocol import Accepted, TextSegment, Tokens
 from tests.actors.conversation_model import READY
 from tests.unit.parser_runs import TOOLS, marked
@@ -127,7 +128,7 @@ PARSERS: Final[dict[str, Callable[[int], Act]]] = {
     "hermes: begun tags": fed(hermes(), "a", ["<tool_", SPACE]),
     "hermes: white space": fed(hermes(), f"a{CALL}", [SPACE, "\n"]),
     "hermes: ends of turns": fed(hermes(), "a", ["<|im_end|>", WORDS]),
-    "forced": fed(ForcedCallParser(), '{"name": "g", "arguments": {"s": "', [WORDS, "</", "\\\\"]),
+    "forced": fed(ForcedCallParser(("g",)), '{"name": "g", "arguments": {"s": "', [WORDS, "</", "\\\\"]),
 }
 
 
@@ -313,6 +314,7 @@ BROKEN: Final[list[tuple[str, TextKind]]] = [(BLOCK.replace('"g"', '"z"'), "text
 ALL: Final[dict[str, Callable[[int], Act]]] = {
     **PARSERS,
     "json scanner": scanned,
+    "objects as text": lambda count: lambda: read_object_text(f'{{"a":{"[" * count}{"1," * count}1{"]" * count}}}'),
     "stop strings": stopped,
     "white space": white_space,
     "lines": lines,

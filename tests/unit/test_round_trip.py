@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actors.reply import Reply
@@ -28,17 +28,20 @@ from muse.chat.channels import PlainParser
 from muse.chat.forced_call import ForcedCallParser
 from muse.chat.harmony import HarmonyParser
 from muse.chat.hermes import HermesParser
+from muse.chat.template import ChatTemplate
 from muse.chat.think_tags import ThinkTagParser
 from muse.protocol import Tokens
 from muse.strict_json import decode_json
 from tests.actors.conversation_model import READY
 from tests.unit.parser_runs import TOOLS, marked
+from tests.unit.test_chat_template_tools import HERMES, MUSE
 
 NOW: Final = datetime(2026, 3, 1, tzinfo=UTC)
+TEMPLATES: Final = (ChatTemplate.compile(HERMES), ChatTemplate.compile(MUSE), ChatTemplate.fallback())
 PARSERS: Final[dict[str, Callable[[], ChannelParser]]] = {
     "atem": lambda: HarmonyParser(TOOLS),
     "hermes": lambda: HermesParser(ThinkTagParser(opened=False), TOOLS, header="<|im_start|>assistant\n"),
-    "forced": ForcedCallParser,
+    "forced": lambda: ForcedCallParser(tuple(tool.name for tool in TOOLS)),
     "plain": PlainParser,
 }
 names = st.sampled_from([*(tool.name for tool in TOOLS), "zz", "", "get"])
@@ -48,6 +51,30 @@ texts = st.text(st.characters(exclude_categories=()), max_size=12)
 odd = st.sampled_from(["\ud83d", "\u2028", "\x00", "</atem:parameter>", "</tool_call>", '"', "\\", "é", "True", "null"])
 values = st.one_of(texts, odd, numbers, deep, st.just("[" * 40 + "1" + "]" * 40))
 json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | texts, st.lists, max_leaves=4)
+# Also what constrained decoding may write and `muse.strict_json` refuses.
+leaves = (st.none() | st.booleans() | st.integers() | texts).map(json.dumps) | st.sampled_from(
+    [
+        *("96e012995466444", "-1e999", "9" * 65, "-" + "9" * 5_000, "-0", "1.50", '"\\ud83d"', '"\\u00e9\\/"'),
+        *("[" * depth + "{}" + "]" * depth for depth in (63, 65, 2_000)),
+        '{"a":' * 1_500 + "0" + "}" * 1_500,
+    ]
+)
+quoted = texts.map(json.dumps) | st.sampled_from(['"\\ud83d"', '"a"', '"a"'])
+
+
+def objects_of(values: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    """Text of objects; names may be there twice."""
+    members = st.lists(st.tuples(quoted, values), max_size=3)
+    return members.map(lambda found: f"{{{','.join(f'{name}:{value}' for name, value in found)}}}")
+
+
+objects = objects_of(
+    st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=3).map(lambda found: f"[{','.join(found)}]") | objects_of(inner),
+        max_leaves=5,
+    )
+)
 
 
 @st.composite
@@ -88,11 +115,12 @@ def json_turns(draw: st.DrawFn) -> str:
     return turn
 
 
-def answer_to(parser: ChannelParser, turn: str, cut: int) -> Reply:
-    """The answer that becomes of a turn; its text comes in two events for each part."""
+def answer_to(parser: ChannelParser, turn: str, cut: int, *, is_constrained: bool = False) -> Reply:
+    """The answer that becomes of a turn; its text comes in two events for each part. is_constrained: nothing in it is a
+    control token, whatever it spells."""
     reply = Reply("r", "s")
     answer = Answer(reply=reply, model=READY, parts=(), parser=parser, stops=(), max_thinking_tokens=None)
-    for text, kind in marked(turn):
+    for text, kind in [(turn, "text")] if is_constrained else marked(turn):
         for piece in (text[:cut], text[cut:]) if kind == "text" else (text,):
             answer.take(Tokens(request_id="r", ids=(1,), text=piece, control=kind == "control"))
     answer.flush(is_cut=False)
@@ -163,6 +191,27 @@ def test_answers_of_muse_glimmer_come_back(form: str, turn: str, cut: int) -> No
 def test_answers_with_calls_in_json_come_back(form: str, turn: str, cut: int) -> None:
     """Of a model's own accord and forced."""
     check_round_trip(answer_to(PARSERS[form](), turn, cut))
+
+
+@settings(deadline=None)
+@given(objects, st.integers(0, 40))
+@example('{"n":96e012995466444}', 5)
+@example('{"a":1,"a":2}', 5)
+def test_forced_calls_come_back_letter_by_letter(arguments: str, cut: int) -> None:
+    """Whatever constrained decoding wrote; in the session it is the same answer, and in a prompt it can be written."""
+    turn = f'{{"name":"g","arguments":{arguments}}}'
+    reply = answer_to(PARSERS["forced"](), turn, cut, is_constrained=True)
+    assert [(call.name, call.arguments) for call in reply.calls] == [("g", arguments)]
+    check_round_trip(reply)
+    messages = [
+        {"role": "user", "content": "q"},
+        by_stream(reply),
+        *({"role": "tool", "tool_call_id": call.id, "content": "x"} for call in reply.calls),
+    ]
+    parsed = parse_chat_request({"messages": messages}, SamplingDefaults()).messages
+    assert parsed[1].tool_calls == reply.calls
+    for template in TEMPLATES:
+        template.render_segments(parsed, now=NOW)
 
 
 def test_the_most_calls_of_an_answer_come_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,17 +42,7 @@ CONTROL: Final = (WORDS.index(b"<|eot|>"), END)
 @pytest.fixture(scope="module")
 def words() -> MatcherTokens:
     """A model that lacks most bytes."""
-    return matcher_tokens(WORDS, control=CONTROL, end=(END,), tokenize=longest_words)
-
-
-def longest_words(text: str) -> list[int]:
-    """As a tokeniser does that leaves out what it does not know."""
-    rest, ids = text.encode(), list[int]()
-    while rest:
-        found = max((word for word in WORDS if rest.startswith(word)), key=len, default=rest[:1])
-        ids += [WORDS.index(found)] if found in WORDS else []
-        rest = rest[len(found) :]
-    return ids
+    return matcher_tokens(WORDS, control=CONTROL, end=(END,))
 
 
 def spelled(ranges: list[range]) -> set[bytes]:
@@ -117,6 +107,14 @@ def test_tokens_that_may_come(words: MatcherTokens) -> None:
     done = AnswerMatcher(GRAMMAR, prefix=WHOLE, tokens=words)
     assert done.is_over
     assert spelled(done.allowed()) == {b"END"}
+
+
+def test_text_that_is_demanded_may_be_cut_anyhow(words: MatcherTokens) -> None:
+    """Names and constants leave no choice of text, but the model chooses the tokens: nothing is tokenised for it."""
+    schema = {"type": "object", "properties": {"t1": {"const": "1234"}}, "required": ["t1"]}
+    grammar = grammar_of(json.dumps({**schema, "additionalProperties": False}))
+    for prefix, next_tokens in (("", {b'{"'}), ('{"t1', {b'":', b'":"'}), ('{"t1":"', {b"1", b"12"})):
+        assert spelled(AnswerMatcher(grammar, prefix=prefix, tokens=words).allowed()) == next_tokens
 
 
 def test_an_answer_that_may_end_or_go_on(words: MatcherTokens) -> None:

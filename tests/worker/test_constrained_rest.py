@@ -76,7 +76,7 @@ def _tokens_of(part: str) -> set[int]:
 
 @pytest.fixture(scope="module")
 def words() -> MatcherTokens:
-    return matcher_tokens(WORDS, control=(END,), end=(END,), tokenize=lambda text: [])
+    return matcher_tokens(WORDS, control=(END,), end=(END,))
 
 
 def rest_of(server: Server, matcher: AnswerMatcher, *, as_text: bool = False) -> list[int]:

@@ -1,6 +1,7 @@
 // What an API program did in the same session: calls of tools, their results, messages of other roles. The page shows
 // them as they are and sends them back unchanged.
 import { html } from "../html.js";
+import { indentedJson } from "./indented_json.js";
 import { Pictures } from "./pictures.js";
 
 /** The calls of an answer, each with its arguments. */
@@ -10,7 +11,7 @@ export function ToolCalls({ calls }) {
     ${calls.map(
       (call) => html`<li key=${call.id}>
         <p>Called <code>${call.function.name}</code></p>
-        <pre tabindex="0">${indented(call.function.arguments)}</pre>
+        <pre tabindex="0">${indentedJson(call.function.arguments)}</pre>
       </li>`,
     )}
   </ul>`;
@@ -34,13 +35,4 @@ function calledName({ fields }, history) {
   const calls = history.flatMap((message) => (message.role === "assistant" ? message.toolCalls.value : []));
   const call = calls.find(({ id }) => id === fields.tool_call_id);
   return call?.function.name ?? fields.name ?? null;
-}
-
-/** Arguments as people read them; what is no JSON stays as it is. */
-function indented(text) {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
 }

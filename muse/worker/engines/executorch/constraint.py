@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer
 
-from muse.worker.answer_matcher import dead_end
+from muse.worker.answer_matcher import dead_end, wrong_prefix
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.executorch.distribution import Ids, Row
 from muse.worker.json_form import check_answer, check_followed, grammar_of
@@ -41,7 +41,7 @@ class JsonConstraint:
         check_followed(self._matcher)
         sent = tokenizer.tokenize_bytes(self._prefix)
         if self._matcher.try_consume_tokens(sent) != len(sent):
-            raise EngineFault("bad_request", "the beginning of the answer, as it was sent, does not follow its schema")
+            raise wrong_prefix()
         self._limits = np.empty((math.ceil(self._size / 8), 8), np.float32)
 
     def narrow(self, row: Row) -> tuple[Row, Ids | None]:

@@ -1,4 +1,5 @@
-"""The rest of a constrained answer, of which an earlier worker has sent the beginning.
+"""The rest of a constrained answer, of which an earlier worker has sent the beginning, or which the native server's own
+grammar would let go on as our matcher does not.
 
 The native server can only begin a grammar at its beginning. So the matcher is advanced by what was sent, and the rest
 is asked for a few tokens at a time, without the grammar. The tokens that the matcher takes are kept; where it refuses
@@ -42,11 +43,18 @@ class Step:
 
 class ConstrainedRest:
     """spelled: the bytes of each token. end: tokens that end an answer. as_text: the engine takes the answer so far as
-    text, so it cannot begin inside a character. evaluated: how many of the tokens are in the native server's memory;
-    what was not asked for is not, nor is what was drawn last."""
+    text, so it cannot begin inside a character. refused: the token that was drawn here and may not come. evaluated: how
+    many of the tokens are in the native server's memory; what was not asked for is not, nor is what was drawn last."""
 
     def __init__(
-        self, matcher: AnswerMatcher, *, spelled: Sequence[bytes], end: Collection[int], ask: Ask, as_text: bool
+        self,
+        matcher: AnswerMatcher,
+        *,
+        spelled: Sequence[bytes],
+        end: Collection[int],
+        ask: Ask,
+        as_text: bool,
+        refused: int | None = None,
     ) -> None:
         self._matcher = matcher
         self._spelled = spelled
@@ -54,7 +62,7 @@ class ConstrainedRest:
         self._ask = ask
         self._as_text = as_text
         self._ahead = 2
-        self._refused: int | None = None
+        self._refused = refused
         self.evaluated = 0
 
     def next(self, known: Sequence[int], most: int) -> Step:

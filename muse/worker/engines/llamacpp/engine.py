@@ -51,7 +51,7 @@ from muse.worker.engines.llamacpp.request_body import (
 )
 from muse.worker.engines.llamacpp.server import InnerServer
 from muse.worker.engines.llamacpp.slots import SlotTable
-from muse.worker.engines.llamacpp.stream import CompletionReader
+from muse.worker.engines.llamacpp.stream import CompletionReader, LeftGrammar
 from muse.worker.json_form import grammar_of
 from muse.worker.residency import common_prefix
 from muse.worker.signs_of_life import signs_of_life
@@ -138,7 +138,10 @@ class LlamaCppEngine:
                 if not cancel.is_set:
                     with self._signs_of_life(reader) if pictured else nullcontext():
                         if matcher is not None and request.constrained_prefix:
-                            self._follow_rest(request, native, slot.number, budget, matcher, reader, cancel, reuse)
+                            reader.begin_step(reader.total, least=0)
+                            self._follow(step_body(native, slot=slot.number, reuse=reuse), reader, cancel)
+                            reader.begin_answer()
+                            self._follow_rest(request, native, slot.number, budget, matcher, reader, cancel)
                         else:
                             body = completion_body(
                                 request,
@@ -150,7 +153,14 @@ class LlamaCppEngine:
                                 has_draft=loaded.ids.has_draft,
                                 control=loaded.ids.never_text,
                             )
-                            self._follow(body, reader, cancel)
+                            try:
+                                self._follow(body, reader, cancel)
+                            except LeftGrammar as left:
+                                self._wait_idle(slot.number)
+                                matcher = self._matcher_behind(left, grammar, reader)
+                                self._follow_rest(
+                                    request, native, slot.number, budget, matcher, reader, cancel, left.refused
+                                )
                 if not reader.is_accepted:
                     # Ended before the engine looked at it, a request has changed nothing that it shares.
                     left_behind = prompt[:expected]
@@ -230,13 +240,11 @@ class LlamaCppEngine:
         matcher: AnswerMatcher,
         reader: CompletionReader,
         cancel: CancelToken,
-        reuse: bool,
+        refused: Sequence[int] | None = None,
     ) -> None:
-        """Go on with a constrained answer, of which the prompt has the beginning."""
+        """Go on with a constrained answer, of which the prompt and what is known have the beginning. refused: what was
+        drawn behind them."""
         loaded = self._need_loaded()
-        reader.begin_step(reader.total, least=0)
-        self._follow(step_body(prompt, slot=slot, reuse=reuse), reader, cancel)
-        reader.begin_answer()
         spelled = loaded.ids.vocabulary.spelled
 
         def ask(known: Sequence[int], options: dict[str, Any]) -> dict[str, Any] | None:
@@ -251,7 +259,12 @@ class LlamaCppEngine:
                 raise
 
         rest = ConstrainedRest(
-            matcher, spelled=spelled, end=loaded.ids.end, ask=ask, as_text=not isinstance(prompt, list)
+            matcher,
+            spelled=spelled,
+            end=loaded.ids.end,
+            ask=ask,
+            as_text=not isinstance(prompt, list),
+            refused=refused[0] if refused and len(refused) == 1 else None,
         )
         while not cancel.is_set and len(reader.known) < budget:
             step = rest.next(reader.known, budget - len(reader.known))
@@ -261,6 +274,15 @@ class LlamaCppEngine:
                 return
         if not cancel.is_set:
             reader.end("limit")
+
+    def _matcher_behind(self, left: LeftGrammar, grammar: str | None, reader: CompletionReader) -> AnswerMatcher:
+        """One that has read the answer so far, where the engine's own grammar would have let it go on otherwise: its
+        library is another version. Raises EngineFault."""
+        loaded = self._need_loaded()
+        if left.refused is None or grammar is None:
+            raise left.fault
+        text = b"".join(loaded.ids.vocabulary.spelled[token] for token in reader.known).decode()
+        return AnswerMatcher(grammar, prefix=text, tokens=loaded.matcher_tokens)
 
     def _signs_of_life(self, reader: CompletionReader) -> AbstractContextManager[None]:
         assert self._server is not None

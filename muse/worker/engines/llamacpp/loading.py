@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import attrs
 
-from muse.protocol import FilePart, LoadedFile, Ready, Supports, TextSegment
+from muse.protocol import FilePart, LoadedFile, Ready, Supports
 from muse.worker.answer_matcher import MatcherTokens, matcher_tokens
 from muse.worker.command_line import WorkerOptions
 from muse.worker.engines.base import EngineFault, ReportLoading
@@ -45,12 +45,7 @@ class Loaded:
     def matcher_tokens(self) -> MatcherTokens:
         """For constrained answers that go on. Made when the first one does."""
         vocabulary = self.ids.vocabulary
-        return matcher_tokens(
-            vocabulary.spelled,
-            control=vocabulary.control.keys(),
-            end=self.ids.end,
-            tokenize=lambda text: self.encoder.encode_each((TextSegment(text=text, special=False),))[0],
-        )
+        return matcher_tokens(vocabulary.spelled, control=vocabulary.control.keys(), end=self.ids.end)
 
 
 @attrs.define(frozen=True, slots=True, kw_only=True)

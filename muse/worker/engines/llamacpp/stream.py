@@ -33,6 +33,16 @@ class ModelIds:
         return [token for token in self.vocabulary.control if token not in self.end]
 
 
+class LeftGrammar(Exception):
+    """The engine wrote what the matcher does not take. fault: what to say where the answer cannot go on otherwise.
+    refused: the ids of that; None: the ids of the answer are not known."""
+
+    def __init__(self, fault: EngineFault, refused: list[int] | None) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+        self.refused = refused
+
+
 class CompletionReader:
     """Follows the streams of one request and emits accepted, progress and tokens as they become known.
 
@@ -169,7 +179,7 @@ class CompletionReader:
                 if self._matcher is not None and not self._follows(self._matcher, piece, is_control=is_control):
                     # What came before it is good.
                     self._send(ids, text)
-                    raise self._matcher.dead_end()
+                    raise LeftGrammar(self._matcher.dead_end(), self._drop(piece_ids))
                 if piece_ids is None:
                     self._send(ids, text)
                     self._send(None, piece)
@@ -187,6 +197,17 @@ class CompletionReader:
         """Whether a piece belongs to the answer's grammar. The end token brings no text, other control tokens are no
         part of any."""
         return not is_control and matcher.take_text(piece)
+
+    def _drop(self, piece_ids: Sequence[int] | None) -> list[int] | None:
+        """Forget what was drawn last. Returns its ids; None: it is not known which ones the answer has."""
+        if piece_ids is None or not self.all_known:
+            return None
+        dropped = self.known[len(self.known) - len(piece_ids) :]
+        del self.known[len(self.known) - len(piece_ids) :]
+        self._counted = len(self.known)
+        self._drafted, self._accepted = (self._timings.get(key, 0) for key in ("draft_n", "draft_n_accepted"))
+        self._timings = {}
+        return dropped
 
     @property
     def evaluated(self) -> list[int]:

@@ -25,6 +25,9 @@ TERMINAL_GRACE_S = 5.0
 
 MOST_WORKERS = 5
 
+# Which tests run, by the option that asks for it, as an expression of pytest's marks; without one, pyproject.toml says.
+MARKS = {"--thorough": "not slow", "--full": ""}
+
 # Engines that are known but have no environment yet.
 PLANNED_ENGINES = ("mlx",)
 
@@ -32,21 +35,21 @@ PLANNED_ENGINES = ("mlx",)
 @dataclass(frozen=True)
 class TestOptions:
     """The command line of `bootstrap test`: everything it does not know goes to pytest. engines: whose tests to run,
-    none: the ordinary ones."""
+    none: the ordinary ones. marks: one of MARKS, None without such an option."""
 
-    full: bool
+    marks: str | None
     engines: tuple[str, ...]
     pytest_arguments: tuple[str, ...]
 
 
 def parse(arguments: Sequence[str]) -> TestOptions:
     """Take our own options out of the arguments; raises UsageFault on an engine nobody knows."""
-    full, engines, rest = False, "", []
+    marks, engines, rest = None, "", []
     waiting = list(arguments)
     while waiting:
         argument = waiting.pop(0)
-        if argument == "--full":
-            full = True
+        if argument in MARKS:
+            marks = MARKS[argument]
         elif argument == "--engines":
             if not waiting:
                 raise UsageFault("--engines needs a name: executorch, mlx or all")
@@ -55,7 +58,7 @@ def parse(arguments: Sequence[str]) -> TestOptions:
             engines = argument.partition("=")[2]
         else:
             rest.append(argument)
-    return TestOptions(full=full, engines=_engines(engines), pytest_arguments=tuple(rest))
+    return TestOptions(marks=marks, engines=_engines(engines), pytest_arguments=tuple(rest))
 
 
 def run_checks(layout: Layout, options: TestOptions, console: Console) -> int:
@@ -91,8 +94,9 @@ def _pytest(python: str, options: TestOptions, *tests: str) -> list[str]:
 
     One more than there are cores: a test waits for a fifth of its time."""
     workers = min((os.cpu_count() or 1) + 1, MOST_WORKERS)
-    argv = [python, "-m", "pytest", "-n", str(workers), "--dist", "loadfile", *(["-m", ""] if options.full else [])]
-    return [*argv, *tests, *options.pytest_arguments]
+    argv = [python, "-m", "pytest", "-n", str(workers), "--dist", "loadfile"]
+    marks = [] if options.marks is None else ["-m", options.marks]
+    return [*argv, *marks, *tests, *options.pytest_arguments]
 
 
 def run_engine_tests(layout: Layout, engine: str, options: TestOptions, console: Console) -> int:

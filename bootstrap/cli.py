@@ -26,8 +26,9 @@ python3 -m bootstrap COMMAND
                     --model FILE, --draft FILE, --keep-draft, --mmproj FILE, --context N,
                     --kv-memory MIB, --engine NAME, --log-level LEVEL
   test [OPTIONS]    set up what is missing, then check and test the project
-                    --full also runs the slow tests; --engines NAME[,NAME] runs the tests of other
-                    engines instead, each in its own environment; everything else goes to pytest
+                    --thorough also runs the longer tests, --full the slow ones, too;
+                    --engines NAME[,NAME] runs the tests of other engines instead, each in its own
+                    environment; everything else goes to pytest
   setup [--tests] [--engine NAME]
                     only set up (with --tests also what `test` needs, with --engine also that
                     engine's environment: executorch)

@@ -2,7 +2,9 @@
 
 A chat of about 4,000 tokens whose prompt is in the cache, sent again and again, so that the engine itself has next to
 nothing to do. The baseline is a direct client of the engine's own inner server, as in `tax`, in turns with requests
-through HTTP. What is added is the difference of a pair. Budgets: 5 ms (p50), 10 ms (p99).
+through HTTP. The little that the engine evaluates takes 40 to 100 ms on two cores and differs by more than what is
+looked for, so each time is counted without it, as the engine reports it. What is added is the difference of a pair.
+Budgets: 5 ms (p50), 10 ms (p99).
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ def _conversation() -> Messages:
 
 
 async def _served(server: BenchServer, messages: Messages) -> tuple[float, int, str]:
-    """Seconds until the first text, how many tokens of the prompt were evaluated, and the reply's id."""
+    """Seconds until the first text without the engine's for the prompt, how many tokens of the prompt were evaluated,
+    and the reply's id."""
     body = {
         "messages": messages,
         "max_tokens": _MOST_TOKENS,
@@ -48,7 +51,7 @@ async def _served(server: BenchServer, messages: Messages) -> tuple[float, int, 
         "temperature": 0,
         "chat_template_kwargs": {"return_reasoning": True},
     }
-    first, evaluated, reply_id = 0.0, 0, ""
+    first, reply_id, metrics = 0.0, "", dict[str, Any]()
     async with Connection(port=server.port) as connection:
         started = trio.current_time()
         async with connection.stream("/v1/chat/completions", body) as lines:
@@ -57,14 +60,15 @@ async def _served(server: BenchServer, messages: Messages) -> tuple[float, int, 
                 delta: dict[str, Any] = chunk["choices"][0]["delta"] if chunk.get("choices") else {}
                 if not first and (delta.get("content") or delta.get("reasoning_content")):
                     first = trio.current_time() - started
-                evaluated = chunk.get("muse_metrics", {}).get("prefilled_prompt_tokens", evaluated)
+                metrics = chunk.get("muse_metrics", metrics)
                 reply_id = chunk.get("id", reply_id)
-    return (*_checked(first, evaluated), reply_id)
+    return (_without_prefill(first, metrics["prefill_ms"]), metrics["prefilled_prompt_tokens"], reply_id)
 
 
 async def _direct(socket_path: str, prompt: str) -> tuple[float, int]:
+    """As above."""
     body = {"prompt": prompt, "n_predict": _MOST_TOKENS, "stream": True, "cache_prompt": True, "temperature": 0}
-    first, evaluated = 0.0, 0
+    first, timings = 0.0, dict[str, Any]()
     async with Connection(unix_path=socket_path) as connection:
         started = trio.current_time()
         async with connection.stream("/completion", body) as lines:
@@ -72,14 +76,14 @@ async def _direct(socket_path: str, prompt: str) -> tuple[float, int]:
                 piece: dict[str, Any] = data_of(line) or {}
                 if not first and piece.get("content"):
                     first = trio.current_time() - started
-                evaluated = piece.get("timings", {}).get("prompt_n", evaluated)
-    return _checked(first, evaluated)
+                timings = piece.get("timings", timings)
+    return _without_prefill(first, timings["prompt_ms"]), timings["prompt_n"]
 
 
-def _checked(first_s: float, evaluated: int) -> tuple[float, int]:
+def _without_prefill(first_s: float, prefill_ms: float) -> float:
     if not first_s:
         raise RuntimeError("no text came")
-    return first_s, evaluated
+    return first_s - prefill_ms / 1000
 
 
 async def _prompt_of(server: BenchServer, reply_id: str) -> str:
@@ -98,7 +102,7 @@ def report(served_s: list[float], direct_s: list[float]) -> tuple[str, bool]:
     ]
     p50_ms, p99_ms = percentile(added_s, 0.5) * 1000, percentile(added_s, 0.99) * 1000
     fine = p50_ms <= BUDGET_P50_MS and p99_ms <= BUDGET_P99_MS
-    text = table(["time to first token, ms", "p10", "p50", "p90", "p99"], rows)
+    text = table(["time to first token without prefill, ms", "p10", "p50", "p90", "p99"], rows)
     text += (
         f"\n{len(added_s)} pairs, a chat of {CHAT_TOKENS} tokens in the cache; budget of what is added "
         f"p50 {BUDGET_P50_MS:.0f} ms, p99 {BUDGET_P99_MS:.0f} ms: {'holds' if fine else 'BROKEN'}"

@@ -30,6 +30,6 @@ def test_tests_find_the_node_of_the_set_up(
     program(layout.venv_python, 'case "$*" in *pytest*) command -v node;; esac')
     found = Node(node=str(own), npm=(), version="v22", npm_version="10")
     monkeypatch.setattr(node_tool, "find_node", lambda _layout: found)
-    options = checks.TestOptions(full=False, engines=(), pytest_arguments=())
+    options = checks.TestOptions(marks=None, engines=(), pytest_arguments=())
     assert checks.run_checks(layout, options, Console(io.StringIO())) == 0
     assert capfd.readouterr().out == f"{own}\n"

@@ -33,8 +33,14 @@ def test_test_options_are_taken_out() -> None:
     """Our own options are ours, everything else is pytest's, in order."""
     options = checks.parse(["-k", "name", "--full", "tests/unit", "-x"])
 
-    assert options.full
+    assert options.marks == ""
     assert options.pytest_arguments == ("-k", "name", "tests/unit", "-x")
+
+
+def test_each_amount_of_tests_has_its_option() -> None:
+    """Every mark that pyproject.toml leaves out by itself runs with one of them."""
+    assert checks.parse([]).marks is None
+    assert checks.parse(["--thorough"]).marks == "not slow"
 
 
 @pytest.mark.parametrize("engines", ["mlx", "all", "mlx,executorch"])

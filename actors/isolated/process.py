@@ -15,6 +15,7 @@ import logging
 import signal
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
@@ -52,9 +53,9 @@ _ERROR_CHARS: Final = 4000
 _NO_RESPONSE: Final = -1
 """In place of a status: bytes came that are no response."""
 
-Reason = Literal["time", "memory", "crash", "stall"]
+Reason = Literal["time", "memory", "crash", "stall", "displaced"]
 """Limits of time and memory are the job's own doing. A crash may be, a stall is not: somebody stopped the process, or
-the machine gave it no time."""
+the machine gave it no time. Displaced: its caller ended it for others, and is to begin it again."""
 
 
 class JobLost(Exception):
@@ -123,13 +124,18 @@ class IsolatedProcess:
         self._pid = int(payload)
         self.is_ready = True
 
-    async def call(self, job: str, payload: bytes, limit_s: float) -> bytes:
+    async def call(
+        self, job: str, payload: bytes, limit_s: float, is_displaced: Callable[[float], bool] | None = None
+    ) -> bytearray:
         """The result of a job. Raises the MuseError that the job raised, InternalFault for another exception of it, and
-        JobLost. Cancelled: the process is killed."""
+        JobLost. Cancelled: the process is killed.
+
+        is_displaced: asked at each look at the running job whether to end it for others, with the seconds of processor
+        time that it has used, and those since when it got none."""
         self.calls += 1
         name = job.encode()
         request = (frames.REQUEST.pack(len(name), len(payload)) + name, payload)
-        status, answer = await self._exchange(request, limit_s)
+        status, answer = await self._exchange(request, limit_s, is_displaced)
         may_have_grown = self._was_long or len(payload) + len(answer) > _LARGE_BYTES
         if may_have_grown and (usage := await self._usage()) and usage.resident_bytes > IDLE_LIMIT_BYTES:
             self.kill()  # its answer is here, but it keeps too much memory
@@ -155,15 +161,20 @@ class IsolatedProcess:
 
     # ------------------------------------------------------------ one exchange
 
-    async def _exchange(self, request: tuple[bytes, bytes] | None, limit_s: float) -> tuple[int, bytes]:
+    async def _exchange(
+        self,
+        request: tuple[bytes, bytes] | None,
+        limit_s: float,
+        is_displaced: Callable[[float], bool] | None = None,
+    ) -> tuple[int, bytearray]:
         """Write a request, read its response, under the limits."""
-        answer: tuple[int, bytes] | None = None
+        answer: tuple[int, bytearray] | None = None
         lost: JobLost | None = None
         has_ended = False
 
         async def limit(scope: trio.CancelScope) -> None:
             nonlocal lost
-            lost = await self._wait_breach(limit_s)
+            lost = await self._wait_breach(limit_s, is_displaced)
             self.kill()
             scope.cancel()
 
@@ -194,33 +205,32 @@ class IsolatedProcess:
             return False
         return True
 
-    async def _read_response(self) -> tuple[int, bytes] | None:
+    async def _read_response(self) -> tuple[int, bytearray] | None:
         header = await self._read(frames.RESPONSE.size)
         if header is None:
             return None
         status, size = frames.RESPONSE.unpack(header)
         if status not in frames.STATUSES or size > frames.MAX_PAYLOAD_BYTES:
-            return _NO_RESPONSE, b""
+            return _NO_RESPONSE, bytearray()
         payload = await self._read(size)
         return None if payload is None else (status, payload)
 
-    async def _read(self, size: int) -> bytes | None:
+    async def _read(self, size: int) -> bytearray | None:
         stream = self._process.stdout
         assert stream is not None
-        chunks: list[bytes] = []
-        while size:
+        data = bytearray()  # grows without one large copy, which would hold the event loop
+        while len(data) < size:
             try:
-                chunk = await stream.receive_some(min(size, _READ_BYTES))
+                chunk = await stream.receive_some(min(size - len(data), _READ_BYTES))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return None
             if not chunk:
                 return None
-            chunks.append(bytes(chunk))
-            size -= len(chunk)
-        return b"".join(chunks)
+            data += chunk
+        return data
 
-    async def _wait_breach(self, limit_s: float) -> JobLost:
-        """Return when the job is beyond its limits."""
+    async def _wait_breach(self, limit_s: float, is_displaced: Callable[[float], bool] | None) -> JobLost:
+        """Return when the job is beyond its limits, or displaced."""
         stalled_s = STALL_FACTOR * limit_s
         counted = 0.0
         used_before: float | None = None  # by earlier jobs; known from the first look on
@@ -241,6 +251,8 @@ class IsolatedProcess:
                     return JobLost("time", f"took more than {limit_s:g} s of processor time")
                 if usage.processor_s > used_last:
                     used_last, counted = usage.processor_s, 0.0
+                if is_displaced is not None and is_displaced(usage.processor_s - used_before + counted):
+                    return JobLost("displaced", "was displaced by others")
             if counted > stalled_s and not is_late:
                 return JobLost("stall", f"got no processor time for {stalled_s:g} s")
 

@@ -70,7 +70,7 @@ def _tag(cls: type) -> str:
 _converter = cattrs.Converter(detailed_validation=False)
 for _kind in (str, int, float, bool):
     _converter.register_structure_hook(_kind, _exact(_kind))
-_converter.register_structure_hook(tuple[int, ...], _structure_ids)
+_converter.register_structure_hook_func(lambda kind: kind == tuple[int, ...], _structure_ids)
 _converter.register_structure_hook(Segment, _structure_segment)
 configure_tagged_union(WorkerEvent, _converter, tag_generator=_tag, tag_name="event")
 configure_tagged_union(WorkerCommand, _converter, tag_generator=_tag, tag_name="op")

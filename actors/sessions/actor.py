@@ -298,6 +298,7 @@ class SessionManager:
             self._being_deleted.remove(session_id)
         try:
             await self._wait_ended(turns)
+            del turns  # what they hold is gone now, whenever the worker answers
             await self._clear_in_worker(message)
         finally:
             self._queue.reopen(session_id)

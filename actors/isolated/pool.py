@@ -34,8 +34,9 @@ UNDISTURBED: Final = 1
 GROW_AFTER_S: Final = 0.1
 """Calls that waited so long for a process get others started. Common jobs take a few milliseconds."""
 LONG_S: Final = 0.25
-"""A job is long once it has used so much processor time, as for a prompt of 2 million characters, or got none for as
-long."""
+"""A job is long once it has used so much processor time, as for a prompt of 2 million characters."""
+LONG_IDLE_S: Final = 1.0
+"""So is one that got none for so long: its process was stopped."""
 STARTS: Final = 3
 """One killed or crashed start may be bad luck; so many in a row are a fault that callers must hear of."""
 BACK_OFF_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -115,8 +116,11 @@ class IsolatedProcesses:
             return await self._run_job(job, payload, limit_s, displaceable=False)
 
     async def _run_job(self, job: str, payload: bytes, limit_s: float, *, displaceable: bool) -> bytearray:
-        def is_displaced(busy_s: float) -> bool:
-            return busy_s > LONG_S and not self._has_room() and displaceable
+        def is_displaced(used_s: float, idle_s: float) -> bool:
+            if used_s <= LONG_S and idle_s <= LONG_IDLE_S:
+                return False
+            process.lower_priority()
+            return not self._has_room() and displaceable
 
         process = await self._take()
         try:
@@ -128,11 +132,13 @@ class IsolatedProcesses:
             self._offer(process)
 
     def _has_room(self) -> bool:
-        """See to a process for the next call. False: there can be none while all have long jobs."""
-        if not self._idle and self._ready == self._keepers:  # none is being started
-            if self._keepers == MAX_PROCESSES:
-                return False
-            self._grow()
+        """See to a process for the next call, behind those that wait. False: there can be none while all are in use."""
+        starting = self._keepers - self._ready
+        if len(self._idle) + starting > len(self._waiting):
+            return True
+        if self._keepers == MAX_PROCESSES:
+            return False
+        self._grow()
         return True
 
     # ------------------------------------------------------------ who gets a process

@@ -12,6 +12,7 @@ one may have had no time either, and its answer may be waiting in the pipe.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections import deque
@@ -41,6 +42,8 @@ STALL_FACTOR: Final = 3
 """A job that uses no processor time at all for so many times its limit is stalled."""
 POLL_S: Final = 0.05
 LATE_S: Final = 0.25
+LOWER_PRIORITY: Final = 10
+"""As `nice`: where others want the processor, a tenth of what they get."""
 _LOOK_S: Final = 0.5
 """How long one look at a process may take (macOS: `ps`, in a thread)."""
 _LARGE_BYTES: Final = 1024 * 1024
@@ -56,6 +59,8 @@ _NO_RESPONSE: Final = -1
 Reason = Literal["time", "memory", "crash", "stall", "displaced"]
 """Limits of time and memory are the job's own doing. A crash may be, a stall is not: somebody stopped the process, or
 the machine gave it no time. Displaced: its caller ended it for others, and is to begin it again."""
+IsDisplaced = Callable[[float, float], bool]
+"""Whether to end a job for others, by the seconds of processor time that it used, and those since it got any."""
 
 
 class JobLost(Exception):
@@ -77,6 +82,7 @@ class IsolatedProcess:
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._stderr_ended = trio.Event()
         self._killed = False
+        self._has_lower_priority = False
         self._was_long = False  # the last exchange: it was looked at meanwhile
         self.is_ready = False
         """It has taken jobs, or could have."""
@@ -99,6 +105,13 @@ class IsolatedProcess:
         if not self._killed and self._process.returncode is None:
             signal_group(self._process.pid, signal.SIGKILL)
         self._killed = True
+
+    def lower_priority(self) -> None:
+        """For the rest of its job, behind which it is ended: a priority cannot be raised again."""
+        if not self._has_lower_priority and self._pid is not None:
+            self._has_lower_priority = True
+            with suppress(OSError):  # it ended
+                os.setpriority(os.PRIO_PROCESS, self._pid, LOWER_PRIORITY)
 
     async def watch(self) -> None:
         """Drain its stderr until it has ended. Then, or cancelled, kills what is left of it and closes the pipes."""
@@ -125,13 +138,12 @@ class IsolatedProcess:
         self.is_ready = True
 
     async def call(
-        self, job: str, payload: bytes, limit_s: float, is_displaced: Callable[[float], bool] | None = None
+        self, job: str, payload: bytes, limit_s: float, is_displaced: IsDisplaced | None = None
     ) -> bytearray:
         """The result of a job. Raises the MuseError that the job raised, InternalFault for another exception of it, and
         JobLost. Cancelled: the process is killed.
 
-        is_displaced: asked at each look at the running job whether to end it for others, with the seconds of processor
-        time that it has used, and those since when it got none."""
+        is_displaced: asked at each look at the running job."""
         self.calls += 1
         name = job.encode()
         request = (frames.REQUEST.pack(len(name), len(payload)) + name, payload)
@@ -139,6 +151,8 @@ class IsolatedProcess:
         may_have_grown = self._was_long or len(payload) + len(answer) > _LARGE_BYTES
         if may_have_grown and (usage := await self._usage()) and usage.resident_bytes > IDLE_LIMIT_BYTES:
             self.kill()  # its answer is here, but it keeps too much memory
+        if self._has_lower_priority:
+            self.kill()
         match status:
             case frames.RESULT:
                 return answer
@@ -165,7 +179,7 @@ class IsolatedProcess:
         self,
         request: tuple[bytes, bytes] | None,
         limit_s: float,
-        is_displaced: Callable[[float], bool] | None = None,
+        is_displaced: IsDisplaced | None = None,
     ) -> tuple[int, bytearray]:
         """Write a request, read its response, under the limits."""
         answer: tuple[int, bytearray] | None = None
@@ -229,7 +243,7 @@ class IsolatedProcess:
             data += chunk
         return data
 
-    async def _wait_breach(self, limit_s: float, is_displaced: Callable[[float], bool] | None) -> JobLost:
+    async def _wait_breach(self, limit_s: float, is_displaced: IsDisplaced | None) -> JobLost:
         """Return when the job is beyond its limits, or displaced."""
         stalled_s = STALL_FACTOR * limit_s
         counted = 0.0
@@ -251,7 +265,7 @@ class IsolatedProcess:
                     return JobLost("time", f"took more than {limit_s:g} s of processor time")
                 if usage.processor_s > used_last:
                     used_last, counted = usage.processor_s, 0.0
-                if is_displaced is not None and is_displaced(usage.processor_s - used_before + counted):
+                if is_displaced is not None and is_displaced(usage.processor_s - used_before, counted):
                     return JobLost("displaced", "was displaced by others")
             if counted > stalled_s and not is_late:
                 return JobLost("stall", f"got no processor time for {stalled_s:g} s")

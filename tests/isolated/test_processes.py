@@ -111,11 +111,13 @@ async def test_the_system_ends_what_nobody_else_can() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
     async with running() as processes:
-        for _ in range(2):
+        first = await pid_of(processes)
+        for _ in range(11):
             left_s, core_bytes = json.loads(await processes.call("limits", b"", limit_s=LIMIT_S))
             assert 58 < left_s <= 60
             assert core_bytes == 0
-            await processes.call("burn", b"1.1", limit_s=LIMIT_S)
+            await processes.call("burn", b"0.2", limit_s=LIMIT_S)
+        assert await pid_of(processes) == first
 
 
 def test_usage_is_told_the_same_by_proc_and_ps() -> None:

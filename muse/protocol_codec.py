@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 import cattrs
@@ -49,7 +49,7 @@ def _exact(kind: type) -> Any:
 
 
 def _structure_ids(value: Any, _type: Any) -> tuple[int, ...]:
-    items: list[Any] = value if isinstance(value, list) else [None]
+    items = cast("list[Any]", value) if isinstance(value, list) else [None]
     if not set(map(type, items)) <= {int}:  # a call for each of 131,072 ids would take 10 ms
         raise TypeError("expected a list of integers")
     return tuple(items)

@@ -25,10 +25,12 @@ ANSWERING: Final[frozenset[WorkerState]] = frozenset({"ready", "busy"})
 @attrs.frozen(kw_only=True)
 class WorkerStatus:
     """The worker as people may see it. fraction: 0..1 of the load, or None. epoch counts the
-    processes started so far; reason says in words why the state is what it is (failures, restarts)."""
+    processes started so far; reason says in words why the state is what it is (failures, restarts).
+    exhausted: the system refused the last start a process, thread, open file or memory; reason says which."""
 
     state: WorkerState = "starting"
     reason: str | None = None
+    exhausted: bool = False
     stage: str | None = None
     fraction: float | None = None
     epoch: int = 0

@@ -10,7 +10,7 @@ from typing import Final, TypeVar, TypeVarTuple, Unpack
 import trio
 
 from muse.errors import Unavailable
-from muse.exhaustion import is_exhaustion, reason_of
+from muse.exhaustion import explain, is_exhaustion, reason_of
 
 log = logging.getLogger("muse.system")
 
@@ -45,7 +45,7 @@ async def run_in_thread(
             if started or not is_exhaustion(fault):
                 raise
             reason = reason_of(fault)
-    raise Unavailable("out_of_threads", f"The system refuses this server another thread ({reason}).")
+    raise Unavailable("out_of_threads", f"The server could not start a thread: {explain(reason)}.")
 
 
 @contextmanager

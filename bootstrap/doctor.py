@@ -14,10 +14,11 @@ from pathlib import Path
 from bootstrap import interpreters, native, node_tool, ports, setup_lock
 from bootstrap.children import folder_size
 from bootstrap.console import Console, megabytes
+from bootstrap.environment import Environment
 from bootstrap.faults import SetupFault
 from bootstrap.layout import Layout
 from bootstrap.processes import identity_of
-from bootstrap.stages import BuiltInModel, Stage, stages_for_run, stages_for_test
+from bootstrap.stages import ENGINES, BuiltInModel, Stage, stages_for_engine, stages_for_run, stages_for_test
 from bootstrap.stamps import read_stamp
 
 DEFAULT_PORT = 3939
@@ -83,8 +84,22 @@ def _stages(layout: Layout, console: Console) -> list[str]:
         elif state != "ready":
             state += " (only `test` needs it)"
         rows.append((stage.title, state))
+    rows += [(name, _engine(layout, engine)) for engine, name in ENGINES.items()]
     _section(console, "Set-up", rows)
     return broken
+
+
+def _engine(layout: Layout, engine: str) -> str:
+    """Whether an engine with an environment of its own is installed, in which version, or how to install it."""
+    there = Environment(layout.engine(engine))
+    install = f"python3 -m bootstrap setup --engine {engine}"
+    if not there.path.exists():
+        return f"not installed (only `run --engine {engine}` needs it). To install it: {install}"
+    states = {stage.title: _state(layout, stage) for stage in stages_for_engine(layout, engine)}
+    faults = [f"{title}: {state}" for title, state in states.items() if state != "ready"]
+    if faults:
+        return f"{'; '.join(faults)}. To repair it: {install}"
+    return f"ready, version {there.packages()[engine]}"
 
 
 def _state(layout: Layout, stage: Stage) -> str:

@@ -6,6 +6,8 @@ Such a refusal says nothing about what was asked for. Whoever meets one waits an
 from __future__ import annotations
 
 import errno
+import os
+import resource
 from typing import Final
 
 _ERRNOS: Final = frozenset(
@@ -21,6 +23,21 @@ _ERRNOS: Final = frozenset(
 )
 _NO_THREAD: Final = "can't start new thread"
 """CPython's words; it has no error of its own for this."""
+_NO_PROCESS: Final = (
+    "this user or container may have no more processes or threads. End other programs, or raise the limit (ulimit -u)"
+)
+_NO_MEMORY: Final = "there is no memory left. Close other programs"
+_DISK_FULL: Final = "the disk is full. Free some space"
+_WHAT_TO_DO: Final = {
+    _NO_THREAD: _NO_PROCESS,
+    os.strerror(errno.EAGAIN): _NO_PROCESS,
+    os.strerror(errno.ENOMEM): _NO_MEMORY,
+    MemoryError.__name__: _NO_MEMORY,
+    os.strerror(errno.EMFILE): "only {files} files may be open (ulimit -n). Raise the limit and start the server again",
+    os.strerror(errno.ENFILE): "the whole system has no more files to open. End other programs",
+    os.strerror(errno.ENOSPC): _DISK_FULL,
+    os.strerror(errno.EDQUOT): _DISK_FULL,
+}
 
 
 def is_exhaustion(fault: BaseException) -> bool:
@@ -35,3 +52,12 @@ def reason_of(fault: BaseException) -> str:
     if isinstance(fault, OSError):
         return fault.strerror or type(fault).__name__
     return str(fault) or type(fault).__name__
+
+
+def explain(words: str) -> str:
+    """What is exhausted and what to do, for the middle of a sentence. words: the system's, as from `reason_of`."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for said, advice in _WHAT_TO_DO.items():
+        if said in words:
+            return advice.format(files=files)
+    return "the system has no process, thread, open file or memory left for it. Close other programs"

@@ -37,6 +37,9 @@ ErrorCode = Literal[
     "cancel_overdue",
     "constrained_dead_end",
 ]
+MAY_BE_A_CRASH: Final[frozenset[ErrorCode]] = frozenset({"engine_error", "out_of_memory", "engine_killed"})
+"""Errors of a request that may be the first sign of a crash: the worker then asks its engine whether it is alive, and
+the main process asks the worker."""
 FilePart = Literal["model", "weights", "draft", "projector", "positions"]
 PatchLevel = Literal["unpatched", "cancel_op", "control_pipe"]
 """How a native program of upstream's can be told to end a request: not at all, by our patch's line, by the pipe of a

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import string
 from collections.abc import Sequence
-from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import attrs
 import cattrs
 from cattrs.errors import CattrsError
 from cattrs.strategies import configure_tagged_union
 
+from muse.json_pieces import text_pieces, utf8
 from muse.protocol import (
     Count,
     Generate,
@@ -48,6 +48,13 @@ def _exact(kind: type) -> Any:
     return structure
 
 
+def _structure_ids(value: Any, _type: Any) -> tuple[int, ...]:
+    items = cast("list[Any]", value) if isinstance(value, list) else [None]
+    if not set(map(type, items)) <= {int}:  # a call for each of 131,072 ids would take 10 ms
+        raise TypeError("expected a list of integers")
+    return tuple(items)
+
+
 def _structure_segment(value: Any, _type: Any) -> Segment:
     if not isinstance(value, dict):
         raise TypeError("a prompt segment is an object")
@@ -64,6 +71,7 @@ def _tag(cls: type) -> str:
 _converter = cattrs.Converter(detailed_validation=False)
 for _kind in (str, int, float, bool):
     _converter.register_structure_hook(_kind, _exact(_kind))
+_converter.register_structure_hook_func(lambda kind: kind == tuple[int, ...], _structure_ids)
 _converter.register_structure_hook(Segment, _structure_segment)
 configure_tagged_union(WorkerEvent, _converter, tag_generator=_tag, tag_name="event")
 configure_tagged_union(WorkerCommand, _converter, tag_generator=_tag, tag_name="op")
@@ -170,17 +178,12 @@ def _id_pieces(ids: Sequence[int]) -> list[bytes]:
 
 
 def _text_parts(text: str) -> list[bytes]:
-    try:
-        pieces = [
-            encode_basestring(text[start : start + PIECE_CHARS])[1:-1].encode()
-            for start in range(0, len(text), PIECE_CHARS)
-        ]
-    except UnicodeEncodeError:  # half a surrogate pair, which a template can make
-        return [json.dumps(text).encode("ascii")]
-    return [b'"', *pieces, b'"']
+    return [*map(utf8, text_pieces(text))]
 
 
 def _image_parts(image: str) -> list[bytes]:
     # Base64 is put in as it is, which is ten times as fast.
-    data = image.encode("utf-8", "surrogatepass")
-    return _text_parts(image) if data.translate(None, _BASE64) else [b'"', data, b'"']
+    pieces = [utf8(image[start : start + PIECE_CHARS]) for start in range(0, len(image), PIECE_CHARS)]
+    if any(piece.translate(None, _BASE64) for piece in pieces):
+        return _text_parts(image)
+    return [b'"', *pieces, b'"']

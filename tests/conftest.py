@@ -6,7 +6,8 @@ import json
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -91,20 +92,20 @@ def any_nano_server(
 @pytest.fixture
 def scripted_server(tmp_path: Path) -> Iterator[Callable[..., ServerProcess]]:
     """Starts real servers over the scripted engine: `scripted_server(script, *serve_arguments)`."""
-    servers: list[ServerProcess] = []
+    stack = ExitStack()
+    numbers = count()
 
     def start(script: dict[str, Any], *arguments: str, ready: bool = True) -> ServerProcess:
-        number = len(servers)
+        number = next(numbers)
         path = tmp_path / f"script-{number}.json"
         path.write_text(json.dumps(script))
         server = ServerProcess(
             ["--engine", "scripted", "--model", str(path), *arguments], home=tmp_path / f"home-{number}"
         )
-        servers.append(server)
+        stack.callback(server.stop)
         if ready:
             server.wait_ready()
         return server
 
-    yield start
-    for server in servers:
-        server.stop()
+    with stack:
+        yield start

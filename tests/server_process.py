@@ -10,8 +10,9 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,19 @@ it gives where there are more of them than cores."""
 STATE_GUARD_S = 3 * HANG_GUARD_S
 
 
+LEFT_AFTER_S = 10.0
+"""A process that still runs so long after its server is left over. The promise is 2 s, on an idle machine; tests of its
+own measure it."""
+
+
 class ServerProcess:
     """`url` and `home` of a running server; `stop` ends it and returns the exit status."""
 
     def __init__(self, arguments: Sequence[str], *, home: Path, env: Mapping[str, str] | None = None) -> None:
         self.home = home
+        name, value = "MUSE_TEST_SERVER", str(uuid.uuid4())
+        self.mark = f"{name}={value}\0".encode()
+        """In the environment of the server and of all that it starts."""
         self.stderr_path = home / "server-stderr.log"
         home.mkdir(parents=True, exist_ok=True)
         if "--threads" not in arguments and "native" not in arguments:
@@ -38,7 +47,7 @@ class ServerProcess:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "muse", "serve", "--port", "0", "--no-open", *arguments],
                 cwd=PROJECT,
-                env={**os.environ, "MUSE_HOME": str(home), "PYTHONUNBUFFERED": "1", **(env or {})},
+                env={**os.environ, "MUSE_HOME": str(home), "PYTHONUNBUFFERED": "1", name: value, **(env or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
@@ -116,8 +125,12 @@ class ServerProcess:
         assert state["worker"]["state"] != "failed", state["worker"]["reason"]
         return state
 
+    def processes(self) -> set[int]:
+        """Process ids of everything that this server started and that lives (Linux), itself included."""
+        return processes_with(self.mark)
+
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """End the server and return its exit status."""
+        """End the server and return its exit status. Fails if a process of it is left."""
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
@@ -130,7 +143,21 @@ class ServerProcess:
         self._reader.join()
         assert self.process.stdout is not None
         self.process.stdout.close()
+        deadline = time.monotonic() + LEFT_AFTER_S
+        while left := self.processes():
+            assert time.monotonic() < deadline, f"left over of the server: {left}"
+            time.sleep(0.01)
         return status
+
+
+def processes_with(mark: bytes) -> set[int]:
+    """All processes whose environment holds these bytes, wherever they are in the tree (Linux), without zombies."""
+    found: set[int] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes() and " Z " not in (folder / "stat").read_text():
+                found.add(int(folder.name))
+    return found
 
 
 def children_of(pid: int, *, without: Collection[int] = ()) -> list[int]:

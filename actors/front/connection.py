@@ -174,7 +174,7 @@ class Connection:
         """The client sent its last byte. Return when nothing is left to answer, or nobody is left to read it.
 
         A client that has left looks like one that waits for its answer until something is sent: then RST comes back.
-        So before an answer has begun, interim answers are sent as probes. Once it has begun the end of input is taken
+        So before an answer has begun, `100 Continue` is sent as a probe. Once it has begun the end of input is taken
         for the client's leaving, as it is for all but a few.
         """
         if self._protocol.answer_has_begun and self._request_complete:

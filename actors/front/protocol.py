@@ -79,16 +79,17 @@ class Http11(H11Protocol):
     async def invite_body(self) -> None:
         """The body is wanted now: send `100 Continue` to a client that waits for it."""
         if self._parser.they_are_waiting_for_100_continue:
-            await self._inform(100)
+            await self._continue()
 
     async def probe(self) -> None:
-        """Send `102 Processing`, if the answer has not begun, to learn whether anybody is there: a client that has
-        closed answers with RST. Clients skip interim answers (RFC 9110 section 15.2); HTTP/1.0 has none."""
+        """Send `100 Continue`, if the answer has not begun, to learn whether anybody is there: a client that has
+        closed answers with RST. A client that did not ask for it discards it (RFC 9110 section 15.2.1). Every other
+        interim status is taken for the final one by some clients, such as Python's http.client. HTTP/1.0 has none."""
         if self._parser.our_state is h11.SEND_RESPONSE and self._parser.their_http_version == b"1.1":
-            await self._inform(102)
+            await self._continue()
 
-    async def _inform(self, status: int) -> None:
-        answer = h11.InformationalResponse(status_code=status, headers=self.config.response_headers("h11"))
+    async def _continue(self) -> None:
+        answer = h11.InformationalResponse(status_code=100, headers=self.config.response_headers("h11"))
         await self.send(RawData(data=self._parser.send(answer)))
 
     async def refuse(self, fault: MuseError) -> None:

@@ -6,7 +6,6 @@ its Turn cancels in whatever phase it is; a detached one goes on without its rea
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final
@@ -23,11 +22,13 @@ from actors.front.reply_stream import StreamOptions, reply_events
 from actors.front.sse import sse_response
 from actors.reply import Failed, Reply
 from actors.sessions.messages import AnswerNow, FindReply, ShowPrompt, StartTurn
-from actors.state_board import ANSWERING
+from actors.state_board import ANSWERING, WorkerStatus
 from actors.threads import run_in_thread
 from muse.api.chat_request import ChatRequest, model_not_found, parse_chat_request, parse_session_id
 from muse.api.responses import completion_body
 from muse.errors import ClientFault, Unavailable
+from muse.json_pieces import json_bytes
+from muse.settings import Limits
 
 SESSION_HEADERS: Final = ("X-ExecuTorch-Session-ID", "session_id", "x-session-affinity")
 REPLY_ID_HEADER: Final = "Muse-Reply-Id"
@@ -118,12 +119,9 @@ async def _whole(context: FrontContext, chat: ChatRequest, reply: Reply) -> Resp
         with trio.move_on_after(limits.load_wait_s):
             await _wait_model(context)
             await reply.wait_accepted()
-        if not reply.accepted and reply.outcome is None and context.board.value.worker.state not in ANSWERING:
-            raise Unavailable(
-                "model_loading",
-                f"The model is still loading after {limits.load_wait_s:.0f} s of waiting. Try again soon.",
-                retry_after_s=limits.retry_after_s,
-            )
+        worker = context.board.value.worker
+        if not reply.accepted and reply.outcome is None and worker.state not in ANSWERING:
+            raise _still_loading(worker, limits)
         outcome = await reply.wait_outcome()
     finally:
         reply.abandon()
@@ -141,11 +139,22 @@ async def _whole(context: FrontContext, chat: ChatRequest, reply: Reply) -> Resp
             calls=reply.calls,
             metrics=metrics,
         )
-        return json.dumps(body).encode()
+        return json_bytes(body)
 
     # A long one in a thread: thousands of calls take a while to write.
     data = written() if reply.end <= THREAD_BYTES else await run_in_thread(written)
     return Response(data, mimetype="application/json")
+
+
+def _still_loading(worker: WorkerStatus, limits: Limits) -> Unavailable:
+    if worker.exhausted:
+        return Unavailable("system_exhausted", worker.reason or "", retry_after_s=limits.retry_after_s)
+    because = f" {worker.reason}" if worker.reason else ""
+    return Unavailable(
+        "model_loading",
+        f"The model is still loading after {limits.load_wait_s:.0f} s of waiting.{because} Try again soon.",
+        retry_after_s=limits.retry_after_s,
+    )
 
 
 async def _wait_model(context: FrontContext) -> None:

@@ -40,15 +40,16 @@ def draft_routes(context: FrontContext) -> Blueprint:
     @routes.put("/api/drafts/<part>/<session_id:session_id>")
     async def save_draft(part: str, session_id: str) -> dict[str, object]:
         known, kind = parse_session_id(session_id), _parse_part(part)
-        data = bytes(read_data(request))
-        if len(data) > DRAFT_BYTES:
+        given = read_data(request)
+        if len(given) > DRAFT_BYTES:
             raise ClientFault(
                 "draft_too_large",
                 f"This draft has more than the {DRAFT_BYTES // MIB} MiB that are kept.",
                 status=413,
             )
-        version, adds = await parse_data(data, _parse_version)
-        saved = await transcripts.ask(SaveDraft(session_id=known, part=kind, version=version, body=data, adds=adds))
+        version, adds = await parse_data(given, _parse_version)
+        body = bytes(given)
+        saved = await transcripts.ask(SaveDraft(session_id=known, part=kind, version=version, body=body, adds=adds))
         return {"saved": saved}
 
     return routes

@@ -1,10 +1,13 @@
 """IsolatedProcesses: runs isolated jobs, each in a process that has no other job.
 
-One process is always there, warm. While jobs wait because others are long, up to MAX_PROCESSES are started, so that one
-hostile job does not hold up the next; those beyond the first end when they are idle. A process that was killed, or that
-ended, is replaced at once, also one that was still starting: calls wait for the next. When STARTS in a row came to
-nothing, or the system refuses a process (no memory, no process, no descriptor), calls get 503 until a start succeeds,
-and the next try comes after a pause.
+One process is always there, warm. Others are started while calls wait, up to MAX_PROCESSES; those beyond the first end
+when they are idle. A long job never holds up the others: while one runs, a process is kept free for the next call.
+Where there are MAX_PROCESSES already, a long job is displaced: its process is killed, and it begins again when fewer
+than UNDISTURBED such jobs run; then it keeps its process to its end.
+
+A process that was killed, or that ended, is replaced at once, also one that was still starting: calls wait for the
+next. When STARTS in a row came to nothing, or the system refuses a process (no memory, no process, no descriptor),
+calls get 503 until a start succeeds, and the next try comes after a pause.
 
 States of a process: starting -> warming up -> idle <-> in a call -> ended.
 """
@@ -20,14 +23,20 @@ import trio
 
 from actors.isolated.process import IsolatedProcess, JobLost
 from muse.errors import MuseError, Unavailable
-from muse.exhaustion import is_exhaustion
+from muse.exhaustion import explain, is_exhaustion, reason_of
 
 log = logging.getLogger("muse.isolated")
 
 MAX_PROCESSES: Final = 3
-"""One with a long job, another, and one for everybody else; together they have at most 1.5 GiB."""
+"""An undisturbed job, another, and one for everybody else; together they have at most 1.5 GiB."""
+UNDISTURBED: Final = 1
+"""Displaced jobs that run again at the same time. At most MAX_PROCESSES - 2: there must be a job to displace."""
 GROW_AFTER_S: Final = 0.1
-"""A call that waited so long for a process gets another one started. Common jobs take a few milliseconds."""
+"""Calls that waited so long for a process get others started. Common jobs take a few milliseconds."""
+LONG_S: Final = 0.25
+"""A job is long once it has used so much processor time, as for a prompt of 2 million characters."""
+LONG_IDLE_S: Final = 1.0
+"""So is one that got none for so long: its process was stopped."""
 STARTS: Final = 3
 """One killed or crashed start may be bad luck; so many in a row are a fault that callers must hear of."""
 BACK_OFF_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -57,6 +66,8 @@ class IsolatedProcesses:
         self._keepers = 0
         self._ready = 0
         self._start_fails = False
+        self._why_none = ""
+        self._undisturbed = trio.Semaphore(UNDISTURBED)
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -70,7 +81,7 @@ class IsolatedProcesses:
         """From now on each new process does this job first. Forgotten if a process is lost in it."""
         self._warm_up = (job, payload, limit_s)
 
-    async def call(self, job: str, payload: bytes, *, limit_s: float) -> bytes:
+    async def call(self, job: str, payload: bytes, *, limit_s: float) -> bytearray:
         """The result of a job of the module. Seconds are counted from when a process begins with it.
 
         Raises the MuseError that the job raised; Unavailable when no process can be had, or the job stalled twice;
@@ -94,15 +105,41 @@ class IsolatedProcesses:
                 "busy. Try again.",
             ) from None
 
-    async def _call(self, job: str, payload: bytes, limit_s: float) -> bytes:
+    async def _call(self, job: str, payload: bytes, limit_s: float) -> bytearray:
+        """As `call`, without another try after a crash or a stall."""
+        try:
+            return await self._run_job(job, payload, limit_s, displaceable=True)
+        except JobLost as lost:
+            if lost.reason != "displaced":
+                raise
+        async with self._undisturbed:
+            return await self._run_job(job, payload, limit_s, displaceable=False)
+
+    async def _run_job(self, job: str, payload: bytes, limit_s: float, *, displaceable: bool) -> bytearray:
+        def is_displaced(used_s: float, idle_s: float) -> bool:
+            if used_s <= LONG_S and idle_s <= LONG_IDLE_S:
+                return False
+            process.lower_priority()
+            return not self._has_room() and displaceable
+
         process = await self._take()
         try:
-            return await process.call(job, payload, limit_s)
+            return await process.call(job, payload, limit_s, is_displaced)
         except JobLost as lost:
             log.warning("job-lost job=%s reason=%s", job, lost.reason)
             raise
         finally:
             self._offer(process)
+
+    def _has_room(self) -> bool:
+        """See to a process for the next call, behind those that wait. False: there can be none while all are in use."""
+        starting = self._keepers - self._ready
+        if len(self._idle) + starting > len(self._waiting):
+            return True
+        if self._keepers == MAX_PROCESSES:
+            return False
+        self._grow()
+        return True
 
     # ------------------------------------------------------------ who gets a process
 
@@ -119,8 +156,9 @@ class IsolatedProcesses:
             while not waiter.event.is_set():
                 with trio.move_on_after(GROW_AFTER_S) as scope:
                     await waiter.event.wait()
-                if scope.cancelled_caught and self._ready == self._keepers:  # none is being started
-                    self._grow()
+                if scope.cancelled_caught:
+                    for _ in range(len(self._waiting) - (self._keepers - self._ready)):
+                        self._grow()
         except trio.Cancelled:
             if waiter.process is not None:
                 self._offer(waiter.process)
@@ -147,8 +185,7 @@ class IsolatedProcesses:
     def _none_to_be_had(self) -> Unavailable:
         return Unavailable(
             "no_process",
-            "This server could not start a helper process that the request needs: the system has no room for one "
-            "(processes, memory or open files), or each one ended at its start. Close other programs, or try again.",
+            f"The server could not start a helper process that the request needs: {self._why_none}. Try again.",
         )
 
     # ------------------------------------------------------------ keeping processes
@@ -182,7 +219,9 @@ class IsolatedProcesses:
             process = await IsolatedProcess.open(self._module)
         except (OSError, RuntimeError, MemoryError) as fault:
             log.warning("isolated-not-started reason=%s", fault)
-            return "refused" if is_exhaustion(fault) else "not_started"
+            refused = is_exhaustion(fault)
+            self._why_none = explain(reason_of(fault)) if refused else reason_of(fault)
+            return "refused" if refused else "not_started"
         started = trio.current_time()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._begin, process)
@@ -200,6 +239,7 @@ class IsolatedProcesses:
             await process.wait_ready()
         except JobLost as lost:
             log.warning("isolated-not-started reason=%s", lost.words)
+            self._why_none = f"it {lost.words} at its start"
             return
         self._start_fails = False
         self._ready += 1

@@ -12,9 +12,11 @@ one may have had no time either, and its answer may be waiting in the pipe.
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Literal
 
@@ -40,6 +42,8 @@ STALL_FACTOR: Final = 3
 """A job that uses no processor time at all for so many times its limit is stalled."""
 POLL_S: Final = 0.05
 LATE_S: Final = 0.25
+LOWER_PRIORITY: Final = 10
+"""As `nice`: where others want the processor, a tenth of what they get."""
 _LOOK_S: Final = 0.5
 """How long one look at a process may take (macOS: `ps`, in a thread)."""
 _LARGE_BYTES: Final = 1024 * 1024
@@ -52,9 +56,11 @@ _ERROR_CHARS: Final = 4000
 _NO_RESPONSE: Final = -1
 """In place of a status: bytes came that are no response."""
 
-Reason = Literal["time", "memory", "crash", "stall"]
+Reason = Literal["time", "memory", "crash", "stall", "displaced"]
 """Limits of time and memory are the job's own doing. A crash may be, a stall is not: somebody stopped the process, or
-the machine gave it no time."""
+the machine gave it no time. Displaced: its caller ended it for others, and is to begin it again."""
+IsDisplaced = Callable[[float, float], bool]
+"""Whether to end a job for others, by the seconds of processor time that it used, and those since it got any."""
 
 
 class JobLost(Exception):
@@ -76,6 +82,7 @@ class IsolatedProcess:
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._stderr_ended = trio.Event()
         self._killed = False
+        self._has_lower_priority = False
         self._was_long = False  # the last exchange: it was looked at meanwhile
         self.is_ready = False
         """It has taken jobs, or could have."""
@@ -98,6 +105,13 @@ class IsolatedProcess:
         if not self._killed and self._process.returncode is None:
             signal_group(self._process.pid, signal.SIGKILL)
         self._killed = True
+
+    def lower_priority(self) -> None:
+        """For the rest of its job, behind which it is ended: a priority cannot be raised again."""
+        if not self._has_lower_priority and self._pid is not None:
+            self._has_lower_priority = True
+            with suppress(OSError):  # it ended
+                os.setpriority(os.PRIO_PROCESS, self._pid, LOWER_PRIORITY)
 
     async def watch(self) -> None:
         """Drain its stderr until it has ended. Then, or cancelled, kills what is left of it and closes the pipes."""
@@ -123,16 +137,22 @@ class IsolatedProcess:
         self._pid = int(payload)
         self.is_ready = True
 
-    async def call(self, job: str, payload: bytes, limit_s: float) -> bytes:
+    async def call(
+        self, job: str, payload: bytes, limit_s: float, is_displaced: IsDisplaced | None = None
+    ) -> bytearray:
         """The result of a job. Raises the MuseError that the job raised, InternalFault for another exception of it, and
-        JobLost. Cancelled: the process is killed."""
+        JobLost. Cancelled: the process is killed.
+
+        is_displaced: asked at each look at the running job."""
         self.calls += 1
         name = job.encode()
         request = (frames.REQUEST.pack(len(name), len(payload)) + name, payload)
-        status, answer = await self._exchange(request, limit_s)
+        status, answer = await self._exchange(request, limit_s, is_displaced)
         may_have_grown = self._was_long or len(payload) + len(answer) > _LARGE_BYTES
         if may_have_grown and (usage := await self._usage()) and usage.resident_bytes > IDLE_LIMIT_BYTES:
             self.kill()  # its answer is here, but it keeps too much memory
+        if self._has_lower_priority:
+            self.kill()
         match status:
             case frames.RESULT:
                 return answer
@@ -155,15 +175,20 @@ class IsolatedProcess:
 
     # ------------------------------------------------------------ one exchange
 
-    async def _exchange(self, request: tuple[bytes, bytes] | None, limit_s: float) -> tuple[int, bytes]:
+    async def _exchange(
+        self,
+        request: tuple[bytes, bytes] | None,
+        limit_s: float,
+        is_displaced: IsDisplaced | None = None,
+    ) -> tuple[int, bytearray]:
         """Write a request, read its response, under the limits."""
-        answer: tuple[int, bytes] | None = None
+        answer: tuple[int, bytearray] | None = None
         lost: JobLost | None = None
         has_ended = False
 
         async def limit(scope: trio.CancelScope) -> None:
             nonlocal lost
-            lost = await self._wait_breach(limit_s)
+            lost = await self._wait_breach(limit_s, is_displaced)
             self.kill()
             scope.cancel()
 
@@ -194,33 +219,32 @@ class IsolatedProcess:
             return False
         return True
 
-    async def _read_response(self) -> tuple[int, bytes] | None:
+    async def _read_response(self) -> tuple[int, bytearray] | None:
         header = await self._read(frames.RESPONSE.size)
         if header is None:
             return None
         status, size = frames.RESPONSE.unpack(header)
         if status not in frames.STATUSES or size > frames.MAX_PAYLOAD_BYTES:
-            return _NO_RESPONSE, b""
+            return _NO_RESPONSE, bytearray()
         payload = await self._read(size)
         return None if payload is None else (status, payload)
 
-    async def _read(self, size: int) -> bytes | None:
+    async def _read(self, size: int) -> bytearray | None:
         stream = self._process.stdout
         assert stream is not None
-        chunks: list[bytes] = []
-        while size:
+        data = bytearray()  # grows without one large copy, which would hold the event loop
+        while len(data) < size:
             try:
-                chunk = await stream.receive_some(min(size, _READ_BYTES))
+                chunk = await stream.receive_some(min(size - len(data), _READ_BYTES))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 return None
             if not chunk:
                 return None
-            chunks.append(bytes(chunk))
-            size -= len(chunk)
-        return b"".join(chunks)
+            data += chunk
+        return data
 
-    async def _wait_breach(self, limit_s: float) -> JobLost:
-        """Return when the job is beyond its limits."""
+    async def _wait_breach(self, limit_s: float, is_displaced: IsDisplaced | None) -> JobLost:
+        """Return when the job is beyond its limits, or displaced."""
         stalled_s = STALL_FACTOR * limit_s
         counted = 0.0
         used_before: float | None = None  # by earlier jobs; known from the first look on
@@ -241,6 +265,8 @@ class IsolatedProcess:
                     return JobLost("time", f"took more than {limit_s:g} s of processor time")
                 if usage.processor_s > used_last:
                     used_last, counted = usage.processor_s, 0.0
+                if is_displaced is not None and is_displaced(usage.processor_s - used_before, counted):
+                    return JobLost("displaced", "was displaced by others")
             if counted > stalled_s and not is_late:
                 return JobLost("stall", f"got no processor time for {stalled_s:g} s")
 

@@ -58,6 +58,9 @@ from muse.sizes import BODIES_BYTES, MIB
 log = logging.getLogger("muse.sessions")
 
 RESIDENT_WAIT_S: Final = 0.5
+CANCELLED_WITHIN_S: Final = 1.0
+"""A deletion waits so long for turns to end, then it goes on without them. A worker that obeys needs 0.4 s at most."""
+MODEL_BUSY_PAUSE_S: Final = 0.5
 NO_WORKER: Final = ("model_unavailable", "worker_lost", "worker_restarted")
 
 
@@ -81,6 +84,7 @@ class SessionManager:
         self._queue = TurnQueue(board)
         self._shelf = Shelf()
         self._turn_over = Signal()
+        self._being_deleted: list[str] = []
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until the inbox is closed, then cancel what runs."""
@@ -107,6 +111,7 @@ class SessionManager:
                     case SetHistory():
                         nursery.start_soon(self._set_history, message)
                     case EndSession():
+                        self._being_deleted.append(message.session_id)
                         self._queue.close_for(message.session_id)
                         nursery.start_soon(self._end_session, message, self._shelf.of_session(message.session_id))
                     case _:
@@ -176,7 +181,7 @@ class SessionManager:
     def _find_continued(self, reply_id: str) -> Turn | None:
         turn = self._shelf.find(reply_id, trio.current_time())
         # Of a session that is being deleted nothing goes on.
-        return None if turn is not None and self._queue.is_closed_for(turn.reply.session_id) else turn
+        return None if turn is not None and turn.reply.session_id in self._being_deleted else turn
 
     def _find(self, message: FindReply) -> None:
         turn = self._shelf.find(message.reply_id, trio.current_time())
@@ -271,7 +276,7 @@ class SessionManager:
     async def _set_history(self, message: SetHistory) -> None:
         session_id = message.session_id
         try:
-            if self._queue.unfinished(session_id) or self._queue.is_closed_for(session_id):
+            if self._queue.unfinished(session_id) or session_id in self._being_deleted:
                 raise session_busy()
             await self._transcripts.ask(ReplaceHistory(session_id=session_id, messages=message.messages))
         except MuseError as fault:
@@ -280,27 +285,50 @@ class SessionManager:
             message.port.answer(None)
 
     async def _end_session(self, message: EndSession, turns: Sequence[Turn]) -> None:
-        """turns: all that the session had when this was asked for. What comes later under its name is a new session."""
+        """turns: all that the session had when this was asked for. What comes later under its name is a new session,
+        which gets the model once the worker has forgotten the old one."""
         session_id = message.session_id
         try:
-            for turn in turns:
-                turn.cancel()
-            while any(map(self._queue.has, turns)):
-                await self._turn_over.wait()
-            try:
-                await self._supervisor.ask(SessionCommand(action=message.action, session_id=session_id))
-            except MuseError as fault:
-                if fault.code not in NO_WORKER:
-                    raise
-                # Nothing is left to clear: a worker's memory ends with it.
-            await self._transcripts.ask(ForgetSession(session_id=session_id))
-            self._shelf.forget(turns)
+            await self._delete_here(session_id, turns)
         except MuseError as fault:
             message.port.fail(fault)
         else:
             message.port.answer(None)
         finally:
+            self._being_deleted.remove(session_id)
+        try:
+            await self._wait_ended(turns)
+            del turns  # what they hold is gone now, whenever the worker answers
+            await self._clear_in_worker(message)
+        finally:
             self._queue.reopen(session_id)
+
+    async def _delete_here(self, session_id: str, turns: Sequence[Turn]) -> None:
+        for turn in turns:
+            turn.cancel()
+        with trio.move_on_after(CANCELLED_WITHIN_S):
+            await self._wait_ended(turns)
+        for turn in turns:
+            turn.history.cut_off()
+        self._shelf.forget(turns)
+        await self._transcripts.ask(ForgetSession(session_id=session_id))
+
+    async def _wait_ended(self, turns: Sequence[Turn]) -> None:
+        while any(map(self._queue.has, turns)):
+            await self._turn_over.wait()
+
+    async def _clear_in_worker(self, message: EndSession) -> None:
+        """Have the worker forget a session. Nobody waits for it: the worker may be stopped, or busy for minutes."""
+        while True:
+            try:
+                await self._supervisor.ask(SessionCommand(action=message.action, session_id=message.session_id))
+            except MuseError as fault:
+                if fault.code == "model_busy":
+                    await trio.sleep(MODEL_BUSY_PAUSE_S)
+                    continue
+                if fault.code not in NO_WORKER:  # the memory of a worker that is gone went with it
+                    log.warning("session-not-cleared-in-worker code=%s", fault.code)
+            return
 
     # ------------------------------------------------------------ what passes by itself (child tasks)
 

@@ -26,7 +26,7 @@ def reply_not_found(param: str | None = None) -> ClientFault:
     """Said of ids that never were and of those that are forgotten: both can only be asked anew."""
     return ClientFault(
         "reply_not_found",
-        "There is no such reply here. Finished replies are kept for five minutes.",
+        "The server does not have this reply: finished ones are kept for five minutes, and none over a restart.",
         status=404,
         param=param,
     )

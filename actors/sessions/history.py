@@ -96,6 +96,11 @@ class TurnHistory:
             except Unavailable as reason:
                 log.warning("turn-not-recorded reply=%s reason=%s", self._reply.id, reason.code)
 
+    def cut_off(self) -> None:
+        """The session was deleted: nothing of this turn comes into a history any more."""
+        self.is_committed = self._is_recorded = True
+        self.begun = None
+
     def _record(
         self, answer: Answer, last_ids: tuple[int, ...] | None, metrics: MuseMetrics | None, fault: MuseError | None
     ) -> RecordTurn | None:

@@ -50,8 +50,9 @@ class Shelf:
         self._running[turn.reply.id] = turn
 
     def finish(self, turn: Turn, now: float) -> None:
-        """It has its outcome: the time of keeping begins."""
-        del self._running[turn.reply.id]
+        """It has its outcome: the time of keeping begins. One that was forgotten meanwhile is not kept."""
+        if self._running.pop(turn.reply.id, None) is None:
+            return
         finished = _Finished(turn, now, _size(turn), pictures_of(turn.request.messages))
         self._finished[turn.reply.id] = finished
         self._chars += finished.chars
@@ -71,8 +72,9 @@ class Shelf:
         return tuple(turn for turn in turns if turn.reply.session_id == session_id)
 
     def forget(self, turns: Iterable[Turn]) -> None:
-        """Drop finished turns; those that are gone already are fine."""
+        """Drop turns; those that are gone already are fine."""
         for turn in turns:
+            self._running.pop(turn.reply.id, None)
             finished = self._finished.pop(turn.reply.id, None)
             if finished is not None:
                 self._chars -= finished.chars

@@ -63,10 +63,6 @@ class TurnQueue:
         self._outdate_next(session_id)
         self.admit()
 
-    def is_closed_for(self, session_id: str | None) -> bool:
-        """Whether the session is being ended."""
-        return session_id is not None and self._ending[session_id] > 0
-
     def has_place_for(self, session_id: str | None) -> bool:
         """Whether a turn of this session would run as soon as its prompt is ready."""
         return self._has_room(session_id, self.running + self.split()[0])
@@ -105,9 +101,11 @@ class TurnQueue:
 
     def _has_room(self, session_id: str | None, holders: Sequence[Turn]) -> bool:
         """Whether a turn of this session could use the model beside the holders of places."""
-        if len(holders) >= self._capacity() or self.is_closed_for(session_id):
+        if len(holders) >= self._capacity():
             return False
-        return session_id is None or all(turn.reply.session_id != session_id for turn in holders)
+        if session_id is None:
+            return True
+        return session_id not in self._ending and all(turn.reply.session_id != session_id for turn in holders)
 
     def _outdate_next(self, session_id: str | None) -> None:
         """The history of a session is another now: the prompt of its next turn has to be made anew."""

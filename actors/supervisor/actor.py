@@ -33,7 +33,7 @@ from actors.supervisor.messages import (
     SupervisorMessage,
 )
 from actors.supervisor.policy import End, GiveUp, RestartPolicy
-from actors.supervisor.run_table import WorkerRun
+from actors.supervisor.run_table import WorkerRun, not_started
 from actors.supervisor.states import Event, after
 from actors.supervisor.watchdog import HangLimits, Kill, SendPing, Terminate, Watchdog, limits_for
 from muse import protocol
@@ -170,7 +170,7 @@ class WorkerSupervisor:
         run = self._run
         if run is not None and not run.retired:
             run.retired = True
-            self._move("die", reason=reason, stage=None, fraction=None)
+            self._move("die", reason=reason, exhausted=False, stage=None, fraction=None)
             run.link.kill(reason)
 
     def _replace(self, run: WorkerRun, reason: str) -> None:
@@ -218,9 +218,10 @@ class WorkerSupervisor:
             refused = is_exhaustion(fault)
             if not refused and not isinstance(fault, OSError):
                 raise
-            end = End(reason=f"The model process could not be started: {reason_of(fault)}.", refused=refused)
-            self._move("die", reason=end.reason)
-            return end
+            said = reason_of(fault)
+            reason = not_started(said) if refused else f"The model process could not be started: {said}."
+            self._move("die", reason=reason, exhausted=refused)
+            return End(reason=reason, refused=refused)
         if self._restart_asked.is_set():
             if draft == self._command.draft.used:
                 self._restart_asked = trio.Event()  # this fresh worker is what was asked for
@@ -246,7 +247,7 @@ class WorkerSupervisor:
         # The state changes before the sinks hear of it, so that whatever they do next (queue again,
         # ask for a count) meets a supervisor that knows it has no worker.
         if not run.retired:
-            self._move("die", reason=death.words, stage=None, fraction=None)
+            self._move("die", reason=end.reason, exhausted=end.refused, stage=None, fraction=None)
         for line in death.stderr_tail[-20:]:
             # At an ordinary stop the engine's last words are no news.
             log.log(logging.DEBUG if self._stopping else logging.INFO, "worker-stderr %s", line)
@@ -310,8 +311,8 @@ class WorkerSupervisor:
                 self._replace(run, event.message)
             case protocol.Error(request_id=None):
                 log.error("worker-error code=%s message=%r", event.code, event.message)
-            case protocol.Error() if run.hold_back(event, self._new_id(PING)):
-                pass
+            case protocol.Error() if event.code in protocol.MAY_BE_A_CRASH:
+                run.hold_back(event, self._new_id(PING))
             case protocol.Accepted() | protocol.Progress() | protocol.Tokens() | protocol.Done() | protocol.Error():
                 self._on_request_event(run, event)
             case _:
@@ -343,7 +344,7 @@ class WorkerSupervisor:
         self._policy.loaded(self._clock() - run.started)
         self._board.change(model=ready)
         if not self._stopping:
-            self._move("loaded", reason=None, stage=None, fraction=None)
+            self._move("loaded", reason=None, exhausted=False, stage=None, fraction=None)
         wanted = self._command.wanted_context
         if wanted is not None and ready.context_length < wanted:
             log.warning("context-limited wanted=%d got=%d: the model takes no more", wanted, ready.context_length)

@@ -23,15 +23,20 @@ from actors.supervisor.policy import End
 from actors.supervisor.watchdog import Watchdog
 from muse import protocol
 from muse.errors import MuseError, Unavailable, WorkerFault
+from muse.exhaustion import explain
 from muse.protocol_codec import encode_command
 from muse.worker import exits, guard
 
 log = logging.getLogger("muse.supervisor")
 
-_MAY_BE_A_DEATH: Final = frozenset({"engine_error", "out_of_memory", "engine_killed"})
 _REFUSED: Final = (guard.START_REFUSED, exits.REFUSED)
 _OF_THE_MOMENT: Final = frozenset({"engine_killed", "capacity_exhausted"})
 """Why a load failed that another try may well bring."""
+
+
+def not_started(said: str) -> str:
+    """The reason of a start that the system refused. said: in its words."""
+    return f"The model process could not be started: {explain(said)}. The server goes on trying."
 
 
 @attrs.define(slots=True, eq=False, kw_only=True)
@@ -58,24 +63,25 @@ class WorkerRun:
         """Nobody waits for anything of it."""
         return not (self.sinks or self.questions)
 
-    def hold_back(self, error: protocol.Error, ping_id: str) -> bool:
-        """Whether this error waits for the answer to a ping with that id, which is sent then."""
-        if error.code not in _MAY_BE_A_DEATH:
-            return False
+    def hold_back(self, error: protocol.Error, ping_id: str) -> None:
+        """Keep an error until the worker has answered a ping with this id, which is sent now. If it dies before, its
+        requests hear of the loss alone."""
         self.held_back[ping_id] = error
         self.link.send(encode_command(protocol.Ping(request_id=ping_id)))
-        return True
 
     def end(self, death: Death) -> End:
         """How this life ended. To be asked before `lose_all`."""
         load_fault = None if self.had_ready else self.fatal
+        is_refused = death.returncode in _REFUSED or (
+            load_fault is not None and load_fault.code == "capacity_exhausted"
+        )
+        said = load_fault.message if load_fault is not None else "\n".join(death.stderr_tail)
         return End(
-            reason=death.words,
+            reason=not_started(said) if is_refused else death.words,
             had_token=self.had_token,
             hopeless=load_fault is not None and load_fault.code not in _OF_THE_MOMENT,
             in_request=self.had_ready and bool(self.sinks),
-            refused=death.returncode in _REFUSED
-            or (load_fault is not None and load_fault.code == "capacity_exhausted"),
+            refused=is_refused,
         )
 
     def note_progress(self, event: RequestEvent, now: float) -> None:

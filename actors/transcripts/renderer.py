@@ -43,7 +43,7 @@ class Processes(Protocol):
 
     async def run(self, *, task_status: trio.TaskStatus[None] = ...) -> None: ...
 
-    async def call(self, job: str, payload: bytes, *, limit_s: float) -> bytes: ...
+    async def call(self, job: str, payload: bytes, *, limit_s: float) -> bytes | bytearray: ...
 
     def warm_up_with(self, job: str, payload: bytes, *, limit_s: float) -> None: ...
 
@@ -83,7 +83,7 @@ class Renderer:
         decode = partial(decode_parts, answer, message.messages, known)
         return await _in_thread_if(len(answer) >= _LARGE_ANSWER_BYTES, decode)
 
-    async def _call(self, job: str, payload: bytes) -> bytes:
+    async def _call(self, job: str, payload: bytes) -> bytes | bytearray:
         try:
             return await self._processes.call(job, payload, limit_s=self._limit_s)
         except JobLost as lost:

@@ -6,11 +6,11 @@ are kept as they are, to be shown again, and mean nothing to the model.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
 from muse.api.fields import invalid_value, read_object, read_text
+from muse.json_pieces import json_pieces, json_text
 from muse.sizes import MAX_DETAILS_CHARS, MAX_ID_CHARS
 
 DETAILS: Final = ("reasoning_content", "reply_id", "finish_reason", "muse_metrics", "error")
@@ -32,10 +32,7 @@ def written_details(details: Mapping[str, object], path: str) -> str:
     shown = {name: details[name] for name in DETAILS if details.get(name) not in (None, "")}
     if not shown:
         return ""
-    if len(_json({name: value for name, value in shown.items() if name != "reasoning_content"})) > MAX_DETAILS_CHARS:
+    beside = {name: value for name, value in shown.items() if name != "reasoning_content"}
+    if json_text(beside, most_chars=MAX_DETAILS_CHARS) is None:
         raise invalid_value(path, f"has more than {MAX_DETAILS_CHARS} characters beside its text and reasoning")
-    return _json(shown)
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return "".join(json_pieces(shown))

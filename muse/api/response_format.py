@@ -7,10 +7,10 @@ the engine cannot enforce of JSON Schema is refused before the request is accept
 
 from __future__ import annotations
 
-import json
 from typing import Final
 
 from muse.api.fields import Offenders, invalid_value, member, read_bool, read_object, read_text
+from muse.json_pieces import json_text
 
 MAX_SCHEMA_CHARS: Final = 64 * 1024
 """Of the schema as JSON. A schema becomes a grammar inside the engine, which is a multiple of that."""
@@ -42,7 +42,7 @@ def parse_response_format(value: object, offenders: Offenders) -> str | None:
             read_text(described[key], f"{path}.{key}")
     if "strict" in described:
         read_bool(described["strict"], f"{path}.strict")
-    schema = json.dumps(read_object(described.get("schema"), f"{path}.schema"), separators=(",", ":"))
-    if len(schema) > MAX_SCHEMA_CHARS:
+    schema = json_text(read_object(described.get("schema"), f"{path}.schema"), most_chars=MAX_SCHEMA_CHARS)
+    if schema is None:
         raise invalid_value(f"{path}.schema", f"must be at most {MAX_SCHEMA_CHARS} characters of JSON")
     return schema

@@ -6,7 +6,6 @@ first dot (contracts/harmony-format.md section 2).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, cast
@@ -16,6 +15,7 @@ import attrs
 from muse.api.fields import Offenders, invalid_type, invalid_value, member, read_bool, read_object, read_text
 from muse.api.tools import Tool
 from muse.errors import ClientFault
+from muse.json_pieces import json_text
 
 MAX_TOOLS: Final = 128
 """OpenAI's limit."""
@@ -142,8 +142,8 @@ def _read_parameters(value: object, path: str) -> str:
     schema = dict({} if value is None else read_object(value, path)) or dict(_NO_PARAMETERS)
     if schema.setdefault("type", "object") != "object":
         raise invalid_value(f"{path}.type", "must be object")
-    text = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    if len(text) > MAX_SCHEMA_CHARS:
+    text = json_text(schema, most_chars=MAX_SCHEMA_CHARS)
+    if text is None:
         raise invalid_value(path, f"must have at most {MAX_SCHEMA_CHARS} characters")
     return read_text(text, path)
 

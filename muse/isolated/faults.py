@@ -38,7 +38,7 @@ def encode_fault(fault: MuseError) -> bytes:
     )
 
 
-def decode_fault(data: bytes) -> MuseError:
+def decode_fault(data: bytes | bytearray) -> MuseError:
     """The error again. Raises ValueError for anything that `encode_fault` does not write."""
     fault = msgspec.msgpack.decode(data, type=_Fault)
     kind = _KINDS.get(fault.kind)

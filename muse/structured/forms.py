@@ -79,7 +79,7 @@ def encode_held(held: HeldForm) -> bytes:
     return json.dumps(attrs.asdict(held), ensure_ascii=False).encode()
 
 
-def decode_held(result: bytes) -> HeldForm:
+def decode_held(result: bytes | bytearray) -> HeldForm:
     """What `encode_held` wrote. Raises ValueError, KeyError or TypeError for anything else."""
     read: dict[str, Any] = json.loads(result)
     schema, notes = read["schema"], read["notes"]

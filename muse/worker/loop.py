@@ -20,6 +20,7 @@ import attrs
 
 from muse.exhaustion import is_exhaustion
 from muse.protocol import (
+    MAY_BE_A_CRASH,
     Cancel,
     Close,
     Count,
@@ -43,8 +44,6 @@ from muse.worker.stdio import EventWriter, LineTooLong, read_lines
 # Besides the generations: counts and session commands under way at once.
 _SMALL_COMMANDS: Final = 8
 _NO_THREAD: Final[tuple[ErrorCode, str]] = ("capacity_exhausted", "the system refuses this worker another thread")
-_MAY_BE_A_DEATH: Final = frozenset({"engine_error", "out_of_memory"})
-"""Errors that an engine may give because it is dying."""
 
 
 class ProtocolLoop:
@@ -229,7 +228,7 @@ class ProtocolLoop:
             try:
                 return act()
             except Exception as fault:
-                if not isinstance(fault, EngineFault) or fault.code in _MAY_BE_A_DEATH:
+                if not isinstance(fault, EngineFault) or fault.code in MAY_BE_A_CRASH:
                     self._engine.check_alive()
                 raise
         except EngineFault as fault:

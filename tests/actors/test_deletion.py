@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, Literal
@@ -13,6 +15,7 @@ import trio.testing
 
 from actors.kernel import Address, Question
 from actors.reply import Reply
+from actors.sessions import actor as sessions_actor
 from actors.sessions import shelf
 from actors.sessions.messages import (
     DescribeSession,
@@ -24,12 +27,12 @@ from actors.sessions.messages import (
 )
 from actors.supervisor.messages import SessionCommand
 from actors.supervisor.watchdog import HangLimits
-from actors.transcripts.messages import SaveDraft, ShowDraft
+from actors.transcripts.messages import ForgetSession, SaveDraft, ShowDraft
 from muse.api.chat_request import ChatRequest, SamplingDefaults, parse_chat_request
 from muse.api.fields import Offenders
 from muse.api.message import parse_messages
 from muse.errors import MuseError, WorkerFault
-from tests.actors.conftest import Core
+from tests.actors.conftest import HANG_GUARD_S, Core
 from tests.actors.test_sessions import finished, start, wait_text
 from tests.memory_search import holders_of
 
@@ -138,7 +141,7 @@ async def test_while_a_session_is_deleted_nothing_goes_on_in_it(
     ask = Address[Any].ask
 
     async def slow(self: Address[Any], question: Question[Any]) -> Any:
-        if isinstance(question, SessionCommand) and question.action == "close":
+        if isinstance(question, ForgetSession):
             asked.set()
             await go_on.wait()
         return await ask(self, question)
@@ -227,19 +230,46 @@ async def test_a_reply_without_a_session_is_gone_when_its_time_is_over(
         assert await is_gone(running, cut)
 
 
-async def test_what_the_worker_cannot_forget_stays(core: CoreFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the worker fails at it, the deletion failed: session and replies are there as before."""
+async def test_what_the_worker_cannot_forget_is_gone_here(core: CoreFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log says so. A worker that is too busy to be asked is asked again, and the session's name waits for it."""
+    codes = ["model_busy", "model_busy", "engine_error"]
     ask = Address[Any].ask
 
     async def failing(self: Address[Any], question: Question[Any]) -> Any:
         if isinstance(question, SessionCommand) and question.action == "close":
-            raise WorkerFault("engine_error", "It would not.")
+            raise WorkerFault(codes.pop(0), "It would not.")
         return await ask(self, question)
 
+    monkeypatch.setattr(sessions_actor, "MODEL_BUSY_PAUSE_S", 0.01)
     async with core(SCRIPT) as running:
-        kept = await said(running, "one")
+        old = await said(running, "one")
         monkeypatch.setattr(Address, "ask", failing)
-        end = EndSession(action="close", session_id="s")
-        assert await code_of(lambda: running.sessions.ask(end)) == "engine_error"
-        await running.sessions.ask(ShowPrompt(reply_id=kept))
-        assert not await is_unknown(running)
+        await running.sessions.ask(EndSession(action="close", session_id="s"))
+        assert await is_gone(running, old)
+        assert await is_unknown(running)
+        await said(running, "one")
+        assert not codes
+
+
+@pytest.mark.parametrize("text", ["one", "slow"])
+async def test_a_deletion_does_not_wait_for_a_stopped_worker(
+    core: CoreFactory, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """Idle or in an answer. A request under the same name waits, and finds nothing of the old one in the worker."""
+    monkeypatch.setattr(sessions_actor, "CANCELLED_WITHIN_S", 0.05)
+    async with core(SCRIPT, hang_limits=HangLimits(cancel_s=HANG_GUARD_S)) as running:
+        old = await start(running, chat(text))
+        await (wait_text if text == "slow" else Reply.wait_outcome)(old)
+        group = json.loads((running.settings.home / "run" / "worker.json").read_text())["pid"]
+        os.killpg(group, signal.SIGSTOP)
+        await running.sessions.ask(EndSession(action="close", session_id="s"))
+        assert await is_gone(running, old.id)
+        assert await is_unknown(running)
+        new = await start(running, chat("one"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert not new.accepted
+        os.killpg(group, signal.SIGCONT)
+        outcome = await finished(new)
+        assert outcome.metrics.session_reset_reason == "new"
+        assert running.board.value.worker.epoch == 1
+        assert await is_gone(running, old.id)

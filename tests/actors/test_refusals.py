@@ -11,17 +11,21 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 
+from actors.front.context import FrontContext
+from actors.front.routes_chat import _whole
 from actors.process_group import signal_group
 from actors.supervisor import policy
 from actors.supervisor.left_over import LeftOver
 from actors.supervisor.link import WorkerLink
 from actors.threads import run_in_thread
 from muse.errors import Unavailable
+from muse.exhaustion import explain
+from muse.settings import Limits
 from tests.actors.conftest import Core
 from tests.actors.test_resume import TEXT, WORDS
 from tests.actors.test_sessions import chat, finished, start, wait_text
@@ -91,6 +95,47 @@ async def test_starts_that_are_refused_are_tried_again(
         await kill_and_recover(running, refusing, times=12)
 
 
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [("no process", "ulimit -u"), ("no memory", "Close other programs"), ("no descriptor", "ulimit -n")],
+)
+async def test_what_is_exhausted_is_said(
+    core: CoreFactory, monkeypatch: pytest.MonkeyPatch, no_pauses: None, fault: str, advice: str
+) -> None:
+    """In the state that everybody is shown, and to who waits for a whole answer; until a worker is ready."""
+    refusing = Refusing(trio.lowlevel.open_process, REFUSALS[fault])
+    refusing.left = 10**6
+    monkeypatch.setattr(trio.lowlevel, "open_process", refusing)
+    async with core(SCRIPT, limits=Limits(load_wait_s=0.01)) as running:
+        await running.wait_worker("restarting")
+        shown = running.board.value.worker.as_dict()
+        assert shown["exhausted"]
+        assert advice in shown["reason"]
+        with pytest.raises(Unavailable) as caught:
+            await _whole(cast("FrontContext", running), chat("hi"), await start(running, chat("hi")))
+        assert (caught.value.code, caught.value.detail) == ("system_exhausted", shown["reason"])
+        refusing.left = 0
+        await running.wait_worker("ready")
+        shown = running.board.value.worker.as_dict()
+        assert (shown["exhausted"], shown["reason"]) == (False, None)
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("muse guard: cannot start /x: [Errno 11] Resource temporarily unavailable", "ulimit -u"),
+        ("can't start new thread", "ulimit -u"),
+        ("the engine's process ended with status 1; its last words: Too many open files", "ulimit -n"),
+        ("[Errno 28] No space left on device", "Free some space"),
+        ("MemoryError", "Close other programs"),
+        ("", "Close other programs"),
+    ],
+)
+def test_what_the_system_said_is_explained(said: str, advice: str) -> None:
+    """Wherever it was said."""
+    assert advice in explain(said)
+
+
 async def test_refused_threads_are_tried_again(
     core: CoreFactory, monkeypatch: pytest.MonkeyPatch, no_pauses: None
 ) -> None:
@@ -122,6 +167,8 @@ async def test_a_worker_that_gets_no_room_is_tried_again(
     fault = {"at": "start", "do": "exit", "status": status, "counter": str(tmp_path / "deaths"), "times": 4}
     async with core({**SCRIPT, "faults": [fault]}) as running:
         reply = await start(running, chat("hi"))
+        while not running.board.value.worker.exhausted:
+            await running.board.wait_newer(running.board.version)
         await finished(reply)
         assert reply.text("answer") == TEXT
         assert running.board.value.worker.epoch == 5

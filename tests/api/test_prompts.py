@@ -226,7 +226,9 @@ def test_an_unknown_reply_has_no_prompt(muse_server: ServerProcess) -> None:
     """It is said in words that replies are forgotten."""
     refused = muse_server.get("/api/replies/chatcmpl-none/prompt")
     assert (refused.status_code, refused.json()["error"]["code"]) == (404, "reply_not_found")
-    assert "five minutes" in refused.json()["error"]["message"]
+    message = refused.json()["error"]["message"]
+    assert "five minutes" in message
+    assert "restart" in message
 
 
 def test_a_reply_that_waits_for_the_model_has_none_yet(scripted_server: Start) -> None:

@@ -182,7 +182,7 @@ def test_two_servers_of_one_folder_do_not_harm_each_other(tmp_path: Path) -> Non
         second.wait_ready()
         assert second.stop() == 0
         assert first.get("/health").json()["worker"] == {
-            "state": "ready", "reason": None, "stage": None, "fraction": None, "epoch": 1
+            "state": "ready", "reason": None, "exhausted": False, "stage": None, "fraction": None, "epoch": 1
         }  # fmt: skip
         assert json.loads((first.home / "server.json").read_text())["pid"] == first.pid
         assert [path.name for path in first.home.glob("server*.json")] == ["server.json"]

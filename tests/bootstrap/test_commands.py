@@ -104,6 +104,8 @@ def test_doctor_works_where_nothing_is_set_up(bare: MiniProject) -> None:
 
     assert code == 1
     assert output.count("missing or outdated") == 6
+    assert "ExecuTorch             not installed" in output
+    assert "python3 -m bootstrap setup --engine executorch" in output
     assert not bare.layout.home.exists()
 
 

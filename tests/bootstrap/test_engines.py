@@ -11,7 +11,7 @@ from tests.bootstrap.mini_project import MiniProject
 
 def with_engine(project: MiniProject) -> MiniProject:
     """A lock for an engine, and a stand-in for pytest that says how it was called."""
-    project.write_lock("executorch", project.tiny_wheel("tiny_engine"))
+    project.write_lock("executorch", project.tiny_wheel("executorch", "1.5"))
     project.write_lock("executorch-test", project.tiny_wheel("tiny_exporter"))
     caller = b"import sys\nprint('pytest', sys.argv[1:], sys.prefix)\n"
     project.write_lock("test", parts.make_wheel(project.wheels, "pytest", "1.0", {"pytest.py": caller}))
@@ -24,10 +24,13 @@ def test_an_engine_gets_an_environment_of_its_own(finished: MiniProject) -> None
     code, output = project.run("setup", "--engine", "executorch")
     assert code == 0, output
     engine = Environment(project.layout.engine("executorch")).packages()
-    assert {"tiny-run", "tiny-engine"} <= engine.keys()
-    assert "tiny-engine" not in Environment(project.layout.venv).packages()
+    assert {"tiny-run", "executorch"} <= engine.keys()
+    assert "executorch" not in Environment(project.layout.venv).packages()
     assert "tiny-exporter" not in engine
     assert project.run("setup", "--engine=executorch") == (0, "Everything is set up.\n")
+    assert "ExecuTorch             ready, version 1.5\n" in project.run("doctor")[1]
+    project.write_lock("executorch", project.tiny_wheel("executorch", "1.6"))
+    assert "ExecuTorch: engine: missing or outdated. To repair it: python3 -m" in project.run("doctor")[1]
 
 
 def test_a_server_without_that_engine_needs_none_of_it(finished: MiniProject) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from actors.sessions.earlier import reply_not_found
 from tests.browser.conftest import PageWatch
 from tests.browser.scripts import LINES, ask, record_requests, session_id, wait_over
 from tests.browser.thinking_script import ANSWER, THOUGHT, head_of, longest_answer, text_of
@@ -155,7 +156,7 @@ def test_a_forgotten_reply_is_said_and_the_answer_stays(thinking_page: Page, wat
     watch.expected.append("404")
     answer = cut_answer(thinking_page, 45)
     before = text_of(answer).inner_text()
-    gone = refusal_of("reply_not_found", "There is no such reply here. Finished replies are kept for five minutes.")
+    gone = refusal_of("reply_not_found", reply_not_found().detail)
     thinking_page.route("**/v1/chat/completions", lambda route: route.fulfill(status=404, json=gone), times=1)
     answer.get_by_role("button", name="Continue").click()
     alert = thinking_page.get_by_role("alert")

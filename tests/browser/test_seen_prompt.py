@@ -145,7 +145,7 @@ def test_a_forgotten_prompt_is_said_in_words(chromium_page: Page, chat_server: S
     answer = wait_over(ask(chromium_page, "short"))
     answer.get_by_role("button", name=OPENER).click()
     panel = chromium_page.get_by_role("dialog", name=OPENER)
-    expect(panel).to_contain_text("Finished replies are kept for five minutes.")
+    expect(panel).to_contain_text("kept for five minutes, and none over a restart")
     panel.get_by_role("button", name="Close").click()
     expect(panel).to_have_count(0)
 

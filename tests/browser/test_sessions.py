@@ -260,6 +260,8 @@ def test_a_restart_under_an_open_page_interrupts_and_loses_nothing(
     expect(page.locator(".from-model").first).to_contain_text("Short answer.")
     expect(answer.locator(".prose")).to_contain_text("on and on")
     expect(answer).to_contain_text("The server was restarted")
+    answer.get_by_role("button", name="Continue").click()
+    expect(page.get_by_role("alert")).to_contain_text("none over a restart")
     bodies = record_requests(page)
     answer.get_by_role("button", name="Retry").click()
     answer = page.locator(".from-model").last

@@ -7,6 +7,7 @@ due once then, whatever worker process meets it. So the system has to survive al
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import attrs
 import httpx
 
 from tests.faults.catalog import PROMPT_FILLER, TEXT, WORDS, Case, Phase, cases
-from tests.server_process import HANG_GUARD_S, ServerProcess, worker_group_of
+from tests.server_process import HANG_GUARD_S, LEFT_AFTER_S, ServerProcess, isolated_of, worker_group_of
 
 CHAT = "/v1/chat/completions"
 IDLE_AFTER_READY_MS = 60
@@ -163,14 +164,24 @@ class FaultServer:
         )
 
     def check_well(self) -> None:
-        """Idle, one guard and one worker, and the next request is right."""
+        """Idle, the next request is right, and there is no process but the server's own: worker and isolated process,
+        each with its guard."""
         self._wait_idle()
         answer = self._post(CHAT, _question("and now?"))
         assert answer.status_code == 200, answer.text
         assert answer.json()["choices"][0]["message"]["content"] == "All is well."
         assert answer.json()["muse_metrics"]["resumed"] == 0
         self._wait_idle()
-        assert len(worker_group_of(self.process.pid)) == 2
+        deadline = time.monotonic() + LEFT_AFTER_S
+        while (found := self._processes()) != (2, 2, 0):
+            assert time.monotonic() < deadline, f"processes of worker, isolated process, and others: {found}"
+            time.sleep(0.01)
+
+    def _processes(self) -> tuple[int, int, int]:
+        pid = self.process.pid
+        worker, isolated = worker_group_of(pid), isolated_of(pid)
+        others = self.process.processes() - {pid, *worker, *isolated}
+        return len(worker), len(isolated), len(others)
 
     def log(self) -> str:
         """What the server logged so far."""

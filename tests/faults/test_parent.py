@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tests import server_process
 from tests.faults.catalog import WORDS
 from tests.faults.processes import GONE_WITHIN_S, Watched
 from tests.server_process import ServerProcess, children_of, read_until, worker_group_of
@@ -88,6 +90,20 @@ def test_the_real_worker_dies_with_its_server(builtin_model: Path, tmp_path: Pat
     body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3}
     assert again.post("/v1/chat/completions", body).status_code == 200
     assert again.stop() == 0
+
+
+def test_a_process_that_outlives_its_server_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By every test that stops a server, wherever the process is in the tree."""
+    monkeypatch.setattr(server_process, "LEFT_AFTER_S", 0.05)
+    (tmp_path / "script.json").write_text(json.dumps(SCRIPT))
+    server = ServerProcess(["--engine", "scripted", "--model", str(tmp_path / "script.json")], home=tmp_path / "home")
+    name, _, value = server.mark.decode().rstrip("\0").partition("=")
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, name: value}) as other:
+        try:
+            with pytest.raises(AssertionError, match=str(other.pid)):
+                server.stop()
+        finally:
+            other.kill()
 
 
 @pytest.mark.parametrize("phase", PHASES)

@@ -247,6 +247,11 @@ def make_app(phases: dict[str, Phase], stopping: trio.Event) -> QuartTrio:
     async def polite() -> Response:
         return sse_response(_until(stopping, phases["polite"]))
 
+    @app.get("/late")
+    async def late() -> dict[str, str]:
+        await stopping.wait()
+        return {"status": "ok"}
+
     @app.get("/unstarted")
     async def unstarted() -> dict[str, str]:
         at_request_end(lambda: phases["unstarted"].count("ended"))

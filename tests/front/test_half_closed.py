@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import http.client
+import socket
+from contextlib import closing
+from typing import Any
+
 import pytest
 import trio
 
+from actors.front.protocol import Http11
 from tests.front.harness import HANG_S, Client, Front, running
 
 JSON = ("Content-Type: application/json",)
@@ -44,14 +50,41 @@ async def test_all_pipelined_requests_are_answered() -> None:
         assert answer.endswith(b"x" * 1000)
 
 
-async def test_a_late_answer_comes_behind_interim_ones() -> None:
-    """While it is worked on, probes find the client there; HTTP calls them 102."""
+async def test_a_late_answer_comes_behind_probes() -> None:
+    """While it is worked on, probes find the client there."""
     async with running() as front, await front.connect() as client:
         await client.send(client.head("GET", "/wait"))
         await client.stream.send_eof()
-        assert (await client.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 102 ")
+        for _ in range(2):
+            assert (await client.read_until(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
         front.stop.set()
         assert front.phases["wait"].entered == 1
+
+
+async def test_the_standard_library_takes_no_probe_for_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """http.client discards 100 and no other interim status."""
+    probed = trio.Event()
+
+    async def probe(protocol: Http11, _real: Any = Http11.probe) -> None:
+        await _real(protocol)
+        probed.set()
+
+    monkeypatch.setattr(Http11, "probe", probe)
+    async with running() as front:
+        answers: list[tuple[int, bytes]] = []
+
+        def ask() -> None:
+            with closing(http.client.HTTPConnection("127.0.0.1", front.port, timeout=HANG_S)) as connection:
+                connection.request("GET", "/late")
+                connection.sock.shutdown(socket.SHUT_WR)
+                answer = connection.getresponse()
+                answers.append((answer.status, answer.read()))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(trio.to_thread.run_sync, ask)
+            await probed.wait()
+            front.stopping.set()
+    assert answers == [(200, b'{"status":"ok"}\n')]
 
 
 async def test_a_stream_goes_on_for_a_half_closed_client() -> None:

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 import attrs
 import pytest
 import trio
+import trio.testing
 
-from actors.isolated.pool import IsolatedProcesses
+from actors.isolated.pool import MAX_PROCESSES, IsolatedProcesses
 from actors.transcripts.messages import BuildPrompt
 from actors.transcripts.renderer import MODULE, Renderer
 from muse.api.message import Message
@@ -124,6 +125,20 @@ async def test_what_goes_beyond_a_limit_is_stopped(templates: Sequence[str], wor
             assert words in fault.detail, shown(template)
             assert "use another model file" in fault.detail
             await check_good(patient)
+
+
+async def test_hanging_renderings_do_not_hold_up_the_others() -> None:
+    """More than there are processes, and each is given more time than this test has."""
+    async with renderers() as (_, patient):
+        hanging = Renderer(patient._processes, limit_s=10 * HANG_GUARD_S)
+        async with trio.open_nursery() as nursery:
+            for template in BEYOND_TIME[: MAX_PROCESSES + 1]:
+                message = building(attrs.evolve(GOOD, chat_template=template))
+                nursery.start_soon(hanging.render, message, NOW, {})
+            await trio.testing.wait_all_tasks_blocked()
+            for _ in range(3):
+                await check_good(patient)
+            nursery.cancel_scope.cancel()
 
 
 async def test_everything_else_hostile_is_an_error_too() -> None:

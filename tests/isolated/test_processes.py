@@ -14,11 +14,13 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from actors.isolated import pool, usage
 from actors.isolated.pool import IsolatedProcesses
 from actors.isolated.process import JobLost
 from muse.errors import ClientFault, InternalFault, Unavailable
+from tests.server_process import isolated_of
 
 HANG_GUARD_S = 60
 LIMIT_S = 20.0
@@ -104,16 +106,20 @@ async def test_errors_of_a_job_come_back_as_they_were(caplog: pytest.LogCaptureF
     assert "secret" not in caplog.text
 
 
-async def test_the_system_ends_what_nobody_else_can() -> None:
+async def test_the_system_ends_what_nobody_else_can(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job has a bounded processor time, however many there were before, and a crash writes no core file."""
+    for name in ("LONG_S", "LONG_IDLE_S"):
+        monkeypatch.setattr(pool, name, HANG_GUARD_S)  # a process that had a long job is replaced
     _, most = resource.getrlimit(resource.RLIMIT_CORE)
     resource.setrlimit(resource.RLIMIT_CORE, (most, most))
     async with running() as processes:
-        for _ in range(2):
+        first = await pid_of(processes)
+        for _ in range(3):
             left_s, core_bytes = json.loads(await processes.call("limits", b"", limit_s=LIMIT_S))
             assert 58 < left_s <= 60
             assert core_bytes == 0
             await processes.call("burn", b"1.1", limit_s=LIMIT_S)
+        assert await pid_of(processes) == first
 
 
 def test_usage_is_told_the_same_by_proc_and_ps() -> None:
@@ -159,19 +165,36 @@ async def test_a_process_ended_from_outside_costs_nobody_a_job() -> None:
             assert await processes.call("sleep", b"0.3", limit_s=LIMIT_S) == b"0.3"
 
 
-async def test_long_jobs_do_not_hold_up_the_others() -> None:
-    """A second process is started for those that wait, and one is left in the end."""
+@pytest.mark.parametrize("job", ["hold_interpreter", "stop"])
+async def test_long_jobs_do_not_hold_up_the_others(job: str) -> None:
+    """However many there are: a process is kept free for the next call. Later one process is left, as before."""
+    others = set(isolated_of(os.getpid()))  # of servers that other tests share
     async with running() as processes:
         async with trio.open_nursery() as nursery:
-            for _ in range(2):
-                nursery.start_soon(lambda: _lost(processes))
-            await trio.sleep(0.05)
-            assert await processes.call("echo", b"x", limit_s=LIMIT_S) == b"x"
+            for _ in range(2 * pool.MAX_PROCESSES):
+                nursery.start_soon(lambda: processes.call(job, b"", limit_s=10 * HANG_GUARD_S))
+            await trio.testing.wait_all_tasks_blocked()
+            for _ in range(3):
+                assert await processes.call("echo", b"x", limit_s=LIMIT_S) == b"x"
             nursery.cancel_scope.cancel()
+        await processes.call("echo", b"x", limit_s=LIMIT_S)
+        while len(left := set(isolated_of(os.getpid())) - others) > 2:  # a guard and its process
+            await trio.sleep(0.01)
+        assert await pid_of(processes) in left
 
 
-async def _lost(processes: IsolatedProcesses) -> None:
-    await processes.call("hold_interpreter", b"", limit_s=LIMIT_S)
+async def test_long_jobs_are_done_however_many_there_are() -> None:
+    """Those that were displaced begin again, and then keep their process to the end."""
+    results: list[bytes] = []
+    async with running() as processes:
+
+        async def burn() -> None:
+            results.append(await processes.call("burn", b"0.5", limit_s=LIMIT_S))
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(pool.MAX_PROCESSES + 1):
+                nursery.start_soon(burn)
+    assert results == [b""] * (pool.MAX_PROCESSES + 1)
 
 
 async def test_a_cancelled_job_goes_no_further() -> None:
@@ -317,6 +340,7 @@ async def test_a_lost_warm_up_is_not_tried_again() -> None:
 async def test_a_cancelled_call_in_the_queue_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its place is free, and the process goes to the next."""
     monkeypatch.setattr(pool, "MAX_PROCESSES", 1)
+    monkeypatch.setattr(pool, "LONG_S", HANG_GUARD_S)
     async with running() as processes:
         first = await pid_of(processes)
         async with trio.open_nursery() as nursery:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import attrs
+import msgspec
 import pytest
 
 from muse.api.images import Picture, PlacedImage
 from muse.api.message import Message
 from muse.api.template_options import TemplateOptions
 from muse.api.tools import Tool, ToolCall
+from muse.chat import render_wire
 from muse.chat.pictures import MARKER
 from muse.chat.render_job import JOBS
 from muse.chat.render_wire import decode_parts, encode_request, encode_template
 from muse.chat.splice import KnownAnswer, PromptPart
 from muse.chat.template import ChatTemplate
 from muse.errors import ClientFault, EnvironmentFault
-from muse.protocol import IdsSegment, ImageSegment, Ready
+from muse.protocol import IdsSegment, ImageSegment, Ready, TextSegment
 from tests.actors.conversation_model import READY
 
 SOURCE = (
@@ -75,15 +77,45 @@ def over_the_wire(
     return decode_parts(JOBS["render"](payload), messages, known)
 
 
+@pytest.mark.parametrize("piece_chars", [render_wire.PIECE_CHARS, 16, 1])
 @pytest.mark.parametrize("now", NOWS)
-def test_nothing_is_lost_on_the_way(now: datetime) -> None:
-    """Images, exact ids, tools, calls, huge numbers, the date with its zone, and the origin of every text."""
+def test_nothing_is_lost_on_the_way(now: datetime, piece_chars: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images, exact ids, tools, calls, huge numbers, the date with its zone, and the origin of every text; also where
+    everything is long, and is encoded and decoded in pieces."""
+    monkeypatch.setattr(render_wire, "PIECE_CHARS", piece_chars)
     parts = over_the_wire(MODEL, MESSAGES, now, KNOWN, ids_with_images=True)
     template = ChatTemplate.compile(SOURCE, eos_token=MODEL.eos_token, special_tokens=TOKENS)
     assert parts == template.render_parts(MESSAGES, now, OPTIONS, TOOLS, KNOWN)
     images = [part.segment for part in parts if isinstance(part.segment, ImageSegment)]
     assert [image.image for image in images] == [RED.base64, BLUE.base64, RED.base64]
     assert [part.segment.ids for part in parts if isinstance(part.segment, IdsSegment)] == [(7, 8, 9)]
+
+
+def test_no_piece_of_a_long_conversation_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is long in it: a content, a call, a tool, a thought, the number of messages; on both ways."""
+    monkeypatch.setattr(render_wire, "PIECE_CHARS", 500)
+    long = "я" * 5000
+    call = ToolCall(id="c", name="f", arguments=long)
+    messages = [Message(role="user", content=long), Message(role="assistant", content="", tool_calls=(call,))]
+    messages += [Message(role="user", content="x")] * 5000
+    request = render_wire._Request(
+        template=b"",
+        messages=render_wire._wired(messages),
+        tools=(Tool(name="f", description=long, parameters=long),),
+        options="",
+        reasoning_effort=None,
+        now="",
+        zone_name="",
+        known=[render_wire._Known(1, "", long)],
+        ids_with_images=True,
+    )
+    pieces = list(render_wire._pieces(request))
+    assert msgspec.msgpack.decode(b"".join(pieces), type=render_wire._Request) == request
+    assert max(map(len, pieces)) < 1100
+    parts = [PromptPart(segment=TextSegment(text=text, special=False)) for text in (long, *["x"] * 5000)]
+    batches = list(render_wire._batches(parts))
+    assert max(sum(len(part.text) for part in batch) for batch in batches) < 1000
+    assert max(map(len, batches)) <= render_wire._BATCH
 
 
 def test_where_images_make_one_text_nothing_may_spell_a_token() -> None:
@@ -109,7 +141,15 @@ def test_a_template_that_is_no_text_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", [b"", b"\xc1", b"\x90\x90", b"\x91\x94\x02\x00\xa0\x63", b"\x91\x94\x03\x00\xa0\x63"]
+    "answer",
+    [
+        b"",
+        b"\xc1",
+        b"\x90\x90",
+        b"\x91\x91\x94\x02\x00\xa0\x63",  # ids of a message that has none
+        b"\x91\x91\x94\x03\x00\xa0\x63",  # an image that is not there
+        b"\x91\x91\x95\x00\x00\xa1a\x00\xc3",  # a text without its end
+    ],
 )
 def test_what_no_job_writes_is_an_error(answer: bytes) -> None:
     """The process ran a stranger's program."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from muse import protocol
+from muse import json_pieces, protocol, protocol_codec
 from muse.protocol import (
     Accepted,
     Cancel,
@@ -104,6 +104,16 @@ def test_many_ids_survive_the_way(count: int) -> None:
     command = Count(request_id="r", prompt_segments=(IdsSegment(ids=ids),))
     assert decode_command(encode_command(command)) == command
     assert prompt_chars(command) == 100 * count
+
+
+@pytest.mark.parametrize("image", ["QUJD" * 5, 'no base64: "\\\n'])
+def test_long_texts_and_images_survive_the_way(image: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are written in pieces; half a surrogate pair, too."""
+    for module in (protocol_codec, json_pieces):
+        monkeypatch.setattr(module, "PIECE_CHARS", 3)
+    text = TextSegment(text='\ud800 a"b\\ \n\u2028 \U0001f600' * 3, special=False)
+    command = Count(request_id="r", prompt_segments=(text, ImageSegment(image=image, sha256="0" * 64)))
+    assert decode_command(encode_command(command)) == command
 
 
 def _message_or_fault(decode: Callable[[bytes], object], line: bytes) -> None:

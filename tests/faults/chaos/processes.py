@@ -1,4 +1,4 @@
-"""The server's processes (Linux): the tree below the main process, by walking it, and everything of the same server."""
+"""The server's processes (Linux): the tree below the main process."""
 
 from __future__ import annotations
 
@@ -52,16 +52,6 @@ def _name(pid: int) -> str:
     module = words[words.index("-m") + 1] if "-m" in words else Path(words[0]).name
     is_guard = any(Path(word).name == "guard.py" for word in words)
     return f"guard of {module}" if is_guard else module
-
-
-def processes_with(mark: bytes) -> set[int]:
-    """All processes whose environment holds these bytes, wherever they are in the tree."""
-    found: set[int] = set()
-    for folder in _PROC.glob("[0-9]*"):
-        with suppress(OSError):
-            if mark in (folder / "environ").read_bytes() and " Z " not in (folder / "stat").read_text():
-                found.add(int(folder.name))
-    return found
 
 
 def send(pid: int, number: signal.Signals) -> int | None:

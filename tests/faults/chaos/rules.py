@@ -58,7 +58,7 @@ RULES: Final = (
     Rule(
         code="model_unavailable",
         status=503,
-        when="four workers in a row died before their first token: the model is `failed` until somebody asks again",
+        when="four workers in a row died while loading: the model is `failed` until somebody asks again",
         holds=lambda ending: ending.had_failed,
         retry_after=True,
     ),

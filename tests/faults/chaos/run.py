@@ -7,7 +7,6 @@ import random
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final, Literal
@@ -21,7 +20,7 @@ from tests.faults.chaos.client import Client, Refused
 from tests.faults.chaos.killer import Killer
 from tests.faults.chaos.known import AnyModel, Nano
 from tests.faults.chaos.log import Log
-from tests.faults.chaos.processes import MainProcess, processes_with
+from tests.faults.chaos.processes import MainProcess
 from tests.faults.chaos.reading import Wrong
 from tests.faults.chaos.rules import Ending, objection
 from tests.faults.chaos.talk import Talk
@@ -39,7 +38,6 @@ PAUSE_S: Final = 0.5
 BACK_OFF_S: Final = 10.0
 """The longest pause between two starts of a helper: one that was hurt before a request may still be missing."""
 SETTLE_S: Final = 2.0
-GONE_S: Final = 2.0
 MEMORY_MIB: Final = 16.0
 """By how much the main process may be larger in the last third of a run than in the second."""
 MEMORY_MIN_S: Final = 120.0
@@ -113,9 +111,8 @@ class Run:
         self._options = options
         self._server = server
         self._chance = random.Random(options.seed)
-        self._mark = f"MUSE_HOME={options.home}\0".encode()
         self._log = Log(options.records)
-        self._watcher = Watcher(server.url, server.pid, self._mark)
+        self._watcher = Watcher(server)
         wait = self._watcher.wait_answering if options.is_patient else None
         self._killer = Killer(server.pid, random.Random(self._chance.random()), options.kill_every_s, wait)
         self._is_over = False
@@ -267,12 +264,11 @@ class Run:
 
     def _stop(self) -> list[str]:
         """Stop the server: it ends well, and no process of it is left."""
-        status = self._server.stop()
-        faults = [f"exit status {status}"] if status else []
-        deadline = time.monotonic() + GONE_S
-        while (left := processes_with(self._mark)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        return faults + [f"process {pid} is left over" for pid in left]
+        try:
+            status = self._server.stop()
+        except AssertionError as left:
+            return [str(left)]
+        return [f"exit status {status}"] if status else []
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -6,17 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
 
 from tests.faults.chaos.known import SCHEMAS, TIMER, ByHeart, ForcedCall, Form
-from tests.faults.chaos.processes import processes_with, tree_of
+from tests.faults.chaos.processes import tree_of
 from tests.faults.chaos.reading import Said, StreamReader, Wrong, said_of_body
 from tests.faults.chaos.rules import RULES, Ending, objection
 from tests.faults.chaos.watcher import Watcher, WorkerState
-from tests.server_process import PROJECT
+from tests.server_process import PROJECT, ServerProcess, processes_with
 from tests.worker.nano import turns
 
 END = ["data: [DONE]"]
@@ -215,7 +215,7 @@ def test_the_table_of_errors_is_the_one_in_the_docs() -> None:
 
 def test_what_a_worker_was_during_an_answer() -> None:
     """Deaths are counted by the epochs around it, the last one included; `failed` counts when it overlaps."""
-    watcher = Watcher("", 0, b"")
+    watcher = Watcher(cast("ServerProcess", None))
     epochs = [(0.0, "ready", 1), (10.0, "restarting", 1), (11.0, "ready", 2), (20.0, "failed", 2), (30.0, "ready", 3)]
     watcher.states = [WorkerState(at=at, state=state, epoch=epoch, reason=None) for at, state, epoch in epochs]
     assert [watcher.workers_lost(*times) for times in ((1, 2), (1, 15), (12, 15), (1, 40))] == [1, 2, 1, 3]

@@ -9,7 +9,8 @@ import attrs
 import httpx
 import trio
 
-from tests.faults.chaos.processes import MainProcess, processes_with, tree_of
+from tests.faults.chaos.processes import MainProcess, tree_of
+from tests.server_process import ServerProcess
 
 _OPERATOR_WAITS_S: Final = 1.0
 _SAMPLE_EVERY_S: Final = 1.0
@@ -32,15 +33,13 @@ class WorkerState:
 class Watcher:
     """Run its tasks with `run`. states, samples: in order. orphans: what outlived its parents for too long."""
 
-    def __init__(self, url: str, main_pid: int, mark: bytes) -> None:
+    def __init__(self, server: ServerProcess) -> None:
         self.states: list[WorkerState] = []
         self.samples: list[tuple[float, MainProcess]] = []
         self.orphans: list[str] = []
         self.restarts_asked = 0
         self._news = trio.Event()
-        self._url = url
-        self._main_pid = main_pid
-        self._mark = mark
+        self._server = server
 
     async def run(self) -> None:
         """Until cancelled. A lost connection is a failure of the server and raises."""
@@ -49,7 +48,7 @@ class Watcher:
             nursery.start_soon(self._sample)
 
     async def _follow(self, nursery: trio.Nursery) -> None:
-        async with httpx.AsyncClient(base_url=self._url, timeout=60.0) as client:
+        async with httpx.AsyncClient(base_url=self._server.url, timeout=60.0) as client:
             async with client.stream("GET", "/api/events") as stream:
                 async for line in stream.aiter_lines():
                     if line.startswith("data: {") and "worker" in (state := json.loads(line[6:])):
@@ -76,16 +75,16 @@ class Watcher:
     async def _ask_for_another_try(self) -> None:
         await trio.sleep(_OPERATOR_WAITS_S)
         self.restarts_asked += 1
-        async with httpx.AsyncClient(base_url=self._url, timeout=60.0) as client:
+        async with httpx.AsyncClient(base_url=self._server.url, timeout=60.0) as client:
             (await client.post("/api/worker/restart", json={})).raise_for_status()
 
     async def _sample(self) -> None:
         alone_since: dict[int, float] = {}
         while True:
             now = trio.current_time()
-            self.samples.append((now, MainProcess.now(self._main_pid)))
-            of_tree = {process.pid for process in tree_of(self._main_pid)} | {self._main_pid}
-            alone = processes_with(self._mark) - of_tree
+            self.samples.append((now, MainProcess.now(self._server.pid)))
+            of_tree = {process.pid for process in tree_of(self._server.pid)} | {self._server.pid}
+            alone = self._server.processes() - of_tree
             alone_since = {pid: alone_since.get(pid, now) for pid in alone}
             for pid, since in alone_since.items():
                 words = f"process {pid} outlived its parents"

@@ -315,7 +315,7 @@ async def test_a_forced_call_comes_back_whatever_its_arguments_are(core: CoreFac
         assert second.text("answer") == "Late."
         view = (await running.sessions.ask(DescribeSession(session_id="s"))).view
         assert view.turns[1].tool_calls == reply.calls
-        shown = (await running.sessions.ask(ShowPrompt(reply_id=second.id))).to_dict()
+        shown: Any = (await running.sessions.ask(ShowPrompt(reply_id=second.id))).to_dict()
         text = "".join(segment.get("text", "") for segment in shown["segments"])
         assert "9" * 5_000 in text
         assert "[" * 3_000 + "]" * 3_000 in text

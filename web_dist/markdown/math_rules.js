@@ -89,21 +89,15 @@ export function maskFormulas(masked, source) {
   return parts.join("") + masked.slice(done);
 }
 
-/** Where formulas begin and end in a line, outside of code. */
+/** Where formulas begin and end in a line; also in code, as far as they are whole in it. */
 export function* formulasIn(line) {
   for (let at = 0; at < line.length; at++) {
-    if (line[at] === "`") {
-      const [run] = /^`+/.exec(line.slice(at));
-      const close = new RegExp(`(?<!\`)${run}(?!\`)`, "g");
-      close.lastIndex = at + run.length;
-      at = close.test(line) ? close.lastIndex - 1 : at + run.length - 1;
-    } else if (line[at] === "$" || line[at] === "\\") {
-      const found = inlineFormula(line.slice(at), line[at - 1]);
-      if (found !== undefined) {
-        yield { start: at, end: at + found.raw.length };
-        at += found.raw.length - 1;
-      } else if (line[at] === "\\") at++;
-    }
+    if (line[at] !== "$" && line[at] !== "\\") continue;
+    const found = inlineFormula(line.slice(at), line[at - 1]);
+    if (found !== undefined) {
+      yield { start: at, end: at + found.raw.length };
+      at += found.raw.length - 1;
+    } else if (line[at] === "\\") at++;
   }
 }
 

@@ -15,7 +15,7 @@ export function coverFormulas(table, delimiters) {
   const columns = countCells(delimiters);
   return table
     .split("\n")
-    .map((line, at) => (at === 1 ? line : coverLine(line, columns)))
+    .map((line) => coverLine(line, columns))
     .join("\n");
 }
 

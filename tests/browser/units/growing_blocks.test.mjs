@@ -11,7 +11,7 @@ const ENTRIES = {
   table: (at) => (at === 0 ? "| a | b |\n|---|--:|\n" : `| row ${at} | **bold** |\n`),
   quote: (at) => (at % 3 === 2 ? ">\n" : `> line ${at} with *slant*\n`),
   alert: (at) => (at === 0 ? "> [!NOTE]\n" : at % 3 === 2 ? ">\n" : `> line ${at} with *slant*\n`),
-  "table of formulas": (at) => (at === 0 ? "| a | b |\n|---|--:|\n" : `| $|x_${at}|$ | ${at}~${at} |\n`),
+  "table of formulas": (at) => (at === 0 ? "| $|a|$ | b |\n|---|--:|\n" : `| $|x_${at}|$ | ${at}~${at} |\n`),
   "list under a line": (at) => (at === 0 ? "Here they are:\n" : `- item ${at}\n`),
 };
 const LISTS_UNDER_HEADINGS = (at) => (at % 6 === 0 ? `## Part ${at}\n` : `- item ${at}\n`);
@@ -87,8 +87,8 @@ for (const [name, entry] of Object.entries(ENTRIES)) {
 }
 
 /** The first item, row or quoted block, which is long finished. */
-function firstEntry({ tag, children }) {
-  if (tag === "div") return children[0].children[1].children[0];
+function firstEntry({ attrs, children }) {
+  if (attrs.class === "table-frame") return children[0].children[1].children[0];
   return children[0];
 }
 

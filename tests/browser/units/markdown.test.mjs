@@ -221,6 +221,8 @@ test("bars in a formula end no cell of a table", () => {
     "| $5 | $6 |": ["$5", "$6"],
     "|$|€|": ["$", "€"],
     "| `$a` | $b |": ["<code>$a</code>", "$b"],
+    "| `$|a|$` | `b|c` |": ["<code>$|a|$</code>", "`b"],
+    "| `$` | a$ |": ["<code>$</code>", "a$"],
     "| $x$ | a\\|b |": ["$x$", "a|b"],
     "| $x | y |": ["$x", "y"],
   };
@@ -230,7 +232,7 @@ test("bars in a formula end no cell of a table", () => {
     assert.deepEqual(body.children[0].children.map((cell) => html(cell.children)), cells, row);
   }
   const [money] = grown(["|a|b|c|\n|-|-|-|\n|$|x|$|\n"]).nodes;
-  assert.equal(money.children[0].children[1].children[0].children.length, 3);
+  assert.deepEqual(money.children[0].children[1].children[0].children.map((cell) => html(cell.children)), ["$", "x", "$"]);
   const [headed] = grown(["| $|x|$ | b |\n|-|-|\n"]).nodes;
   assert.deepEqual(headed.children[0].children[0].children[0].children.map((cell) => html(cell.children)), ["$|x|$", "b"]);
 });
@@ -250,6 +252,8 @@ test("emphasis next to CJK punctuation and quotation marks", () => {
     "__注意：__请": "<strong>注意：</strong>请",
     "변수**‘값’**을": "변수<strong>‘값’</strong>을",
     "**𠮷（吉）**𠮷": "<strong>𠮷（吉）</strong>𠮷",
+    "𠮷**(a)**𠮷": "𠮷<strong>(a)</strong>𠮷",
+    "**注意：**see, see**「a」**b": "<strong>注意：</strong>see, see<strong>「a」</strong>b",
   });
 });
 
@@ -272,6 +276,9 @@ test("all other emphasis is CommonMark's", () => {
     "foo******bar*********baz": "foo<strong><strong><strong>bar</strong></strong></strong>***baz",
     "**foo*": "*<em>foo</em>",
     "*foo _bar* baz_": "<em>foo _bar</em> baz_",
+    "*a _b _c* d_ e_": "<em>a _b _c</em> d_ e_",
+    "**a *b** c* *d*": "<em><em>a <em>b</em></em> c</em> <em>d</em>",
+    "*a ~~b* c~~ *d* e*": "<em>a ~~b</em> c~~ <em>d</em> e*",
     "*word*’s “**Hello**” **“Hello”**": "<em>word</em>’s “<strong>Hello</strong>” <strong>“Hello”</strong>",
     "*He said “*Hello*” twice*": "<em>He said “<em>Hello</em>” twice</em>",
     "*a `*`*": "<em>a <code>*</code></em>",

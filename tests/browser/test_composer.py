@@ -10,6 +10,7 @@ from playwright.sync_api import FilePayload, Locator, Page, expect
 from tests.browser.conftest import PageWatch
 from tests.browser.files import add, attached, composer, hand_over
 from tests.browser.scripts import ask, record_requests, wait_over
+from tests.browser.test_chat_files import document, give, open_chats
 from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
@@ -95,7 +96,9 @@ def test_a_text_file_becomes_a_fenced_block(chromium_page: Page) -> None:
 
 def test_a_long_message_is_folded(chromium_page: Page) -> None:
     """What is folded of a very long one is not in the page."""
-    wait_over(ask(chromium_page, "short\n" + "".join(f"line {number}\n" for number in range(5000))))
+    open_chats(chromium_page)
+    long = "".join(f"line {number}\n" for number in range(3000))
+    give(chromium_page, document({"role": "user", "content": long}, {"role": "assistant", "content": "Short."}))
     bubble = chromium_page.locator(".bubble")
     assert len(bubble.inner_text()) < 3000
     small = bubble.bounding_box()

@@ -153,6 +153,7 @@ def test_every_kind_of_turn(page: Page, axe: Axe) -> None:
     page.get_by_role("button", name="save.py").click()
     axe.look("file", ".file-view")
     page.keyboard.press("Escape")
+    axe.look("file of a message", ".files")
     rich.get_by_role("button", name="Source text").click()
     page.get_by_role("button", name="Edit message").first.click()
     page.get_by_role("button", name="Edit answer").last.click()

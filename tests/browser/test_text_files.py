@@ -66,7 +66,7 @@ def test_contents_are_shown_on_request(chromium_page: Page) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     long = "".join(f"line {number}\n" for number in range(3000))
     add(page, SAVE, text_file("log.txt", long))
-    waiting = attached(page).get_by_role("button", name="save.py, 2 lines, 27 bytes, show contents")
+    waiting = attached(page).get_by_role("button", name="save.py 2 lines, 27 bytes")
     waiting.press("Enter")
     shown = page.get_by_role("dialog", name="save.py")
     expect(shown.locator(".seen-text")).to_contain_text("fence = '```'")

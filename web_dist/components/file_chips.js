@@ -16,19 +16,17 @@ export function FileChips({ files }) {
 }
 
 export function FileButton({ file }) {
-  const facts = fileFacts(file);
   return html`<button
     type="button"
     class="attachment-open"
-    title=${file.name}
-    aria-label=${`${file.name}, ${facts}, show contents`}
+    title=${`Show what is in ${file.name}`}
     aria-haspopup="dialog"
     onClick=${() => (shownFile.value = file)}
   >
     <span class="attachment-file"><${Icon} name="file" /></span>
     <span class="attachment-words">
       <bdi class="attachment-name">${file.name}</bdi>
-      <span class="attachment-facts">${facts}</span>
+      <span class="attachment-facts">${fileFacts(file)}</span>
     </span>
   </button>`;
 }

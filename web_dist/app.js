@@ -1,15 +1,16 @@
 // Entry of the page: puts the parts together and starts following the server.
 import { Announcer } from "./components/announcer.js";
-import { RefusedFiles } from "./components/attachment_tray.js";
 import { Banner } from "./components/banner.js";
 import { ChatsSheet } from "./components/chats_sheet.js";
 import { Composer } from "./components/composer.js";
 import { ContextMeter } from "./components/context_bar.js";
+import { FileViewer } from "./components/file_chips.js";
 import { Header } from "./components/header.js";
 import { Notices } from "./components/notices.js";
 import { PromptPanel } from "./components/prompt_panel.js";
 import { PictureViewer } from "./components/pictures.js";
 import { QueueList } from "./components/queue_list.js";
+import { RefusedFiles } from "./components/refused_files.js";
 import { SettingsSheet } from "./components/settings_sheet.js";
 import { followShortcuts, ShortcutList } from "./components/shortcuts.js";
 import { Transcript } from "./components/transcript.js";
@@ -36,6 +37,7 @@ function App() {
     <${PromptPanel} />
     <${ShortcutList} />
     <${PictureViewer} />
+    <${FileViewer} />
     <${Announcer} />
   </div>`;
 }

@@ -13,8 +13,9 @@ from tests.browser.conftest import PageWatch
 from tests.browser.files import add, attached, composer, hand_over
 from tests.browser.held_stream import holding
 from tests.browser.scripts import TOUR, ask, wait_over
+from tests.browser.test_answer_text import ALERTS
 from tests.browser.test_chat_files import PIXEL, document, give, open_chats
-from tests.browser.test_composer import SAVE, queued, say
+from tests.browser.test_composer import SAVE, SAVED, queued, say
 from tests.browser.test_rich_text import FOOTNOTES, FORMULAS
 from tests.browser.thinking_script import head_of, text_of
 from tests.server_process import ServerProcess
@@ -41,7 +42,7 @@ EVERY_KIND = document(
     {"role": "tool", "tool_call_id": "call-1", "content": "Rain."},
     {"role": "system", "content": "Now be brief."},
     {"role": "assistant", "content": "It is cut", "finish_reason": "length"},
-    {"role": "user", "content": "And then?"},
+    {"role": "user", "content": f"{SAVED}\n\nAnd then?"},
     {"role": "assistant", "content": "Mine.", "edited": True},
     {"role": "user", "content": "What else?"},
     {"role": "assistant", "content": "", "state": "stopped"},
@@ -50,7 +51,7 @@ EVERY_KIND = document(
     {"role": "user", "content": "All of it, please."},
     {
         "role": "assistant",
-        "content": f"{TOUR}\n{CORNER}\n{FORMULAS}\n{FOOTNOTES}",
+        "content": f"{TOUR}\n{CORNER}\n{ALERTS}\n{FORMULAS}\n{FOOTNOTES}",
         "metrics": RECEIPT,
         "reasoning_content": TOUR,
     },
@@ -149,6 +150,10 @@ def test_every_kind_of_turn(page: Page, axe: Axe) -> None:
     page.get_by_role("button", name="Picture 1, show large").click()
     axe.look("picture", ".viewer")
     page.keyboard.press("Escape")
+    page.get_by_role("button", name="save.py").click()
+    axe.look("file", ".file-view")
+    page.keyboard.press("Escape")
+    axe.look("file of a message", ".files")
     rich.get_by_role("button", name="Source text").click()
     page.get_by_role("button", name="Edit message").first.click()
     page.get_by_role("button", name="Edit answer").last.click()

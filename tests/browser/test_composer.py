@@ -10,6 +10,7 @@ from playwright.sync_api import FilePayload, Locator, Page, expect
 from tests.browser.conftest import PageWatch
 from tests.browser.files import add, attached, composer, hand_over
 from tests.browser.scripts import ask, record_requests, wait_over
+from tests.browser.test_chat_files import document, give, open_chats
 from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
@@ -85,18 +86,21 @@ def test_keys_of_an_input_method_do_nothing_else(chromium_page: Page, sign: dict
 
 
 def test_a_text_file_becomes_a_fenced_block(chromium_page: Page) -> None:
-    """Under its name, before the words, by a fence that is longer than any in it; long ones are folded."""
+    """Under its name, before the words, by a fence that is longer than any in it."""
     bodies = record_requests(chromium_page)
     add(chromium_page, SAVE)
     expect(attached(chromium_page)).to_contain_text("2 lines, 27 bytes")
     wait_over(ask(chromium_page, "What does it do?"))
     assert bodies[0]["messages"][0]["content"] == f"{SAVED}\n\nWhat does it do?"
-    expect(chromium_page.get_by_role("button", name="Show all")).to_have_count(0)
-    long = "".join(f"line {number}\n" for number in range(1000))
-    add(chromium_page, {"name": "log.txt", "mimeType": "text/plain", "buffer": long.encode()})
-    expect(attached(chromium_page)).to_contain_text("1,000 lines")
-    wait_over(ask(chromium_page, "short"))
-    bubble = chromium_page.locator(".bubble").last
+
+
+def test_a_long_message_is_folded(chromium_page: Page) -> None:
+    """What is folded of a very long one is not in the page."""
+    open_chats(chromium_page)
+    long = "".join(f"line {number}\n" for number in range(3000))
+    give(chromium_page, document({"role": "user", "content": long}, {"role": "assistant", "content": "Short."}))
+    bubble = chromium_page.locator(".bubble")
+    assert len(bubble.inner_text()) < 3000
     small = bubble.bounding_box()
     chromium_page.get_by_role("button", name="Show all").press("Enter")
     expect(chromium_page.get_by_role("button", name="Show less")).to_be_focused()
@@ -107,7 +111,7 @@ def test_a_text_file_becomes_a_fenced_block(chromium_page: Page) -> None:
 
 
 def test_a_very_long_paste_becomes_a_file(chromium_page: Page) -> None:
-    """The field stays quick, and of what is folded only the beginning is in the page; a shorter text is a text."""
+    """The field stays quick; a shorter text is a text."""
     chromium_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     bodies = record_requests(chromium_page)
     long = "a line of a log\n" * 2000
@@ -116,10 +120,8 @@ def test_a_very_long_paste_becomes_a_file(chromium_page: Page) -> None:
     expect(composer(chromium_page)).to_have_value("")
     wait_over(ask(chromium_page, "short"))
     assert bodies[0]["messages"][0]["content"] == f"Pasted text.txt\n```txt\n{long}```\n\nshort"
-    bubble = chromium_page.locator(".bubble")
-    assert len(bubble.inner_text()) < 3000
-    chromium_page.get_by_role("button", name="Show all").click()
-    expect(bubble).to_contain_text("short")
+    expect(chromium_page.locator(".files")).to_contain_text("2,000 lines, 31 KB")
+    expect(chromium_page.locator(".bubble")).to_have_text("short")
     chromium_page.evaluate("navigator.clipboard.writeText('a word')")
     composer(chromium_page).press("ControlOrMeta+v")
     expect(composer(chromium_page)).to_have_value("a word")

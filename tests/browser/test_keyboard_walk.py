@@ -171,6 +171,12 @@ def test_reading_and_going_about_in_a_chat(page: Page, hands: Hands) -> None:
     hands.is_on(button(page.get_by_role("dialog"), "Close"))
     hands.press("Escape")
     hands.is_on(button(page, "Picture 1, show large"))
+    file = page.get_by_role("button", name="save.py")
+    hands.use(file)
+    hands.is_on(page.get_by_role("heading", name="save.py"))
+    hands.press("Escape")
+    hands.is_on(file)
+    hands.back(button(page, "Picture 1, show large"))
     hands.go(page.get_by_role("button", name="Show all"))
     page.keyboard.press("Enter")  # the button is now below what is read
     expect(page.get_by_role("button", name="Show less")).to_be_focused()

@@ -1,6 +1,7 @@
 // The ways by which files get into a message: a button, pasting, dropping. For the composer and for editors alike.
 import { html } from "../html.js";
 import { addFiles } from "../state/attachments.js";
+import { PASTED_NAME } from "../state/text_files.js";
 import { useSignal } from "../vendor/signals.js";
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { Icon } from "./icons.js";
@@ -34,7 +35,7 @@ export function pasteInto(list, event) {
   const text = event.clipboardData.getData("text/plain");
   if (text.length > LONGEST_PASTE) {
     event.preventDefault();
-    addFiles(list, [new File([text], "Pasted text.txt", { type: "text/plain" })]);
+    addFiles(list, [new File([text], PASTED_NAME, { type: "text/plain" })]);
     return;
   }
   if (files.length === 0 || (types.includes("text/plain") && types.includes("text/html"))) return;

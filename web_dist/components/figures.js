@@ -24,9 +24,27 @@ export function tokens(number) {
   return `${count(number)} ${number === 1 ? "token" : "tokens"}`;
 }
 
-/** Tokens per second as "7.4" or "182". */
+// Of fewer tokens, or in less time, a speed is noise, and so is the time itself.
+export const RATED_TOKENS = 30;
+const RATED_MS = 200;
+
+/** A rate as "7.4 tokens/s" or "182 tokens/s". */
 export function rate(perSecond) {
-  return perSecond < 100 ? perSecond.toFixed(1) : count(Math.round(perSecond));
+  return `${perSecond < 100 ? perSecond.toFixed(1) : count(Math.round(perSecond))} tokens/s`;
+}
+
+/**
+ * The rate of so many tokens in words, or null where it would be noise or is not known.
+ * @param {number|null} [ms] how long they took; as the rate says where that is not known
+ */
+export function ratedWords(perSecond, number, ms) {
+  if (!(perSecond > 0) || !(number >= RATED_TOKENS) || !isRated(ms ?? (number / perSecond) * 1000)) return null;
+  return rate(perSecond);
+}
+
+/** Whether so many milliseconds are more than noise. */
+export function isRated(ms) {
+  return ms >= RATED_MS;
 }
 
 /** Bytes of a model or its memory as "105 MB", "12.3 GB" or "40 kB". */

@@ -2,6 +2,7 @@
 // from the start, as in a chat that is restored, may have to wait its turn and is plain text until then.
 // The DOM inside belongs to a view (Markdown, or the source as it is); Preact never looks into it.
 import { html } from "../html.js";
+import { hasLongWord, LONG_WORDS } from "../markdown/long_words.js";
 import { MarkdownView } from "../markdown/renderer.js";
 import { SourceView } from "../markdown/source_view.js";
 import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
@@ -28,11 +29,13 @@ function show(text, isEnded, element, View) {
   let stop = () => {};
   const begin = () => {
     element.replaceChildren();
+    element.classList.remove(LONG_WORDS);
     stop = showGrowing(text, isEnded, new View(element));
   };
   const isComplete = untracked(isEnded) && text.peek() !== "";
   if (isComplete) {
     element.textContent = text.peek(); // so that it can be found
+    element.classList.toggle(LONG_WORDS, hasLongWord(text.peek()));
     const turn = element.closest(".thought, .turn");
     stop = renderLater(turn, begin);
   } else {

@@ -7,7 +7,7 @@ export function readingWords({ reused, done, fresh, perSecond, leftMs }) {
   const amount = reused > 0 ? `${count(done)} of ${count(fresh)} new tokens (${count(reused)} reused)` : `${count(done)} of ${tokens(fresh)}`;
   const parts = [`Reading ${amount}`];
   if (perSecond !== null && perSecond > 0 && done < fresh) {
-    parts.push(`${rate(perSecond)} tokens/s`);
+    parts.push(rate(perSecond));
     if (leftMs !== null) parts.push(leftWords(leftMs));
   }
   return { words: parts.join(" · "), fraction: fresh > 0 ? done / fresh : null };

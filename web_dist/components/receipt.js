@@ -2,7 +2,7 @@
 import { html } from "../html.js";
 import { percent } from "../state/server.js";
 import { ContextDetails } from "./context_bar.js";
-import { count, duration, rate, tokens } from "./figures.js";
+import { count, duration, isRated, ratedWords, tokens } from "./figures.js";
 import { Icon } from "./icons.js";
 
 const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
@@ -10,10 +10,8 @@ const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
 /** @param {{metrics: object|null, isOpen: import("../vendor/signals.js").Signal<boolean>}} props */
 export function Receipt({ metrics, isOpen }) {
   if (metrics === null) return null;
-  const parts = [];
-  if (isKnown(metrics.decode_tokens_per_second) && metrics.decode_tokens_per_second > 0) {
-    parts.push(`${rate(metrics.decode_tokens_per_second)} tokens/s`);
-  }
+  const { decode_tokens_per_second: perSecond, completion_tokens: written, decode_ms: ms } = metrics;
+  const parts = [ratedWords(perSecond, written, ms)].filter((part) => part !== null);
   if (isKnown(metrics.time_to_first_token_ms)) parts.push(`first token after ${duration(metrics.time_to_first_token_ms)}`);
   if (parts.length === 0) return null;
   return html`<button
@@ -36,8 +34,9 @@ export function ReceiptDetails({ metrics }) {
 export function receiptRows(metrics) {
   const made = [];
   const timed = (number, ms, perSecond) => {
-    const time = isKnown(ms) ? ` in ${duration(ms)}` : "";
-    return `${tokens(number)}${time}${isKnown(perSecond) && perSecond > 0 ? ` (${rate(perSecond)} tokens/s)` : ""}`;
+    const time = isKnown(ms) && isRated(ms) ? ` in ${duration(ms)}` : "";
+    const fast = ratedWords(perSecond, number, ms);
+    return `${tokens(number)}${time}${fast === null ? "" : ` (${fast})`}`;
   };
   if (isKnown(metrics.prompt_tokens)) made.push(["Conversation", promptWords(metrics)]);
   // A reason without words is a new one: said as it is.
@@ -55,7 +54,7 @@ export function receiptRows(metrics) {
     const all = timed(written, metrics.decode_ms, metrics.decode_tokens_per_second);
     if (thought > 0) {
       made.push(["Writing", all]);
-      made.push(["Thinking", isKnown(metrics.thinking_ms) ? `${tokens(thought)} in ${duration(metrics.thinking_ms)}` : tokens(thought)]);
+      made.push(["Thinking", timed(thought, metrics.thinking_ms)]);
       made.push(["Answer", tokens(Math.max(0, written - thought))]);
     } else made.push(["Answer", all]);
   }

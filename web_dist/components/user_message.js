@@ -1,13 +1,15 @@
 // One message of the user; it can be edited, which asks again from there.
 import { html } from "../html.js";
+import { hasLongWord, LONG_WORDS } from "../markdown/long_words.js";
 import { editMessage, openMessage } from "../state/edits.js";
 import { useSignal } from "../vendor/signals.js";
 import { CopyButton } from "./copy_button.js";
 import { Editor, useReturningFocus } from "./editor.js";
+import { FileChips } from "./file_chips.js";
 import { Pictures } from "./pictures.js";
 import { DeleteButton, TurnButton } from "./turn_button.js";
 
-// More than this is folded: about a screen. Files and pasted logs have thousands of lines.
+// More than this is folded: about a screen. Pasted logs have thousands of lines.
 const SHOWN_LINES = 24;
 const SHOWN_CHARACTERS = 2400;
 // Of a longer one the folded rest is not in the page either: laying it out would hold up everything.
@@ -33,10 +35,11 @@ export function UserMessage({ message, isPending }) {
   return html`<article class=${isPending ? "turn from-user pending" : "turn from-user"}>
     <h2 class="visually-hidden">You</h2>
     <${Pictures} pictures=${message.pictures} />
-    ${message.text === "" ? null : html`<${Words} text=${message.text} />`}
+    <${FileChips} files=${message.files} />
+    ${message.words === "" ? null : html`<${Words} text=${message.words} />`}
     <div class="turn-actions">
       <${TurnButton} icon="pencil" name="Edit message" buttonRef=${editButton} onClick=${() => openMessage(message)} />
-      ${message.text === "" ? null : html`<${CopyButton} text=${() => message.text} label="Copy message" />`}
+      ${message.words === "" ? null : html`<${CopyButton} text=${() => message.words} label="Copy message" />`}
       <${DeleteButton} message=${message} />
     </div>
   </article>`;
@@ -44,10 +47,11 @@ export function UserMessage({ message, isPending }) {
 
 function Words({ text }) {
   const isOpen = useSignal(false);
-  if (!isLong(text)) return html`<div class="bubble" dir="auto">${text}</div>`;
+  const look = hasLongWord(text) ? `bubble ${LONG_WORDS}` : "bubble";
+  if (!isLong(text)) return html`<div class=${look} dir="auto">${text}</div>`;
   const words = isOpen.value ? "Show less" : "Show all";
   const shown = isOpen.value || text.length <= MOST_FOLDED ? text : `${text.slice(0, SHOWN_CHARACTERS).replace(/[\uD800-\uDBFF]$/, "")}…`;
-  return html`<div class=${isOpen.value ? "bubble" : "bubble folded"} dir="auto">${shown}</div>
+  return html`<div class=${isOpen.value ? look : `${look} folded`} dir="auto">${shown}</div>
     <button
       type="button"
       class="quiet unfold"

@@ -19,11 +19,19 @@ export function mendEnd(source) {
   const lastLine = source.slice(lastLineStart);
   // `---` or `===` under a line would make it a heading for a moment; a lone list mark an empty item.
   if (/^ {0,3}(?:-+|=+|[*+]|\d{1,9}[.)]?|#{1,6}|>)\s*$/.test(lastLine)) return source.slice(0, lastLineStart);
+  if (isHalfAlert(source, lastLineStart)) return source.slice(0, lastLineStart);
   const block = source.slice(start);
   if (block.length > MAX_BLOCK) return source;
   const formula = openFormula(block);
   const shown = formula < 0 ? hideTableStart(block) : block.slice(0, formula) + asWritten(block.slice(formula));
   return source.slice(0, start) + closeInline(shown);
+}
+
+/** The first line of a quote that may become [!NOTE]. */
+function isHalfAlert(source, lastLineStart) {
+  if (!/^ {0,3}> ?\[(?:![a-z]*)?$/i.test(source.slice(lastLineStart))) return false;
+  const lineBefore = source.lastIndexOf("\n", lastLineStart - 2) + 1;
+  return !/^ {0,3}>/.test(source.slice(lineBefore, lastLineStart));
 }
 
 function asWritten(text) {
@@ -39,13 +47,13 @@ function closeInline(block) {
   let text = hideAddress(block);
   const ticks = openCodeSpan(text);
   if (ticks !== null) return text.endsWith(ticks) ? text.slice(0, -ticks.length) : text + ticks;
-  text = text.replace(/(?<!\\)(?:\*{1,3}|~{1,2}|_{1,2})$/, (marks, at) => (isCloser(text, at, marks) ? marks : ""));
+  text = text.replace(/(?<!\\)(?:\*{1,3}|~~|_{1,2})$/, (marks, at) => (isCloser(text, at, marks) ? marks : ""));
   const plain = withoutCode(text).replace(/\\./g, "");
   const strong = count(plain, /\*\*/g) % 2 === 1;
   const emphasis = count(plain.replaceAll("**", ""), /(?<![\\*])\*(?=\S)|(?<=\S)\*/g) % 2 === 1;
   const struck = count(plain, /~~/g) % 2 === 1;
-  const spaceless = text.trimEnd();
   if (!strong && !emphasis && !struck) return text;
+  const spaceless = (struck ? text.replace(/(?<!~)~$/, "") : text).trimEnd(); // half of the closing ~~
   return spaceless + (struck ? "~~" : "") + (emphasis ? "*" : "") + (strong ? "**" : "");
 }
 

@@ -1,8 +1,9 @@
-// marked's lexer with what answers have beyond GitHub's Markdown: formulas and footnotes.
+// marked's lexer with what answers have beyond GitHub's Markdown: formulas, footnotes, and the rules of tokenizer.js.
 
 import { Lexer } from "../vendor/marked.js";
 import { footnoteDefinition, footnoteMark, footnoteMarkStart, footnoteStart } from "./footnote_rules.js";
 import { blockFormula, blockFormulaStart, inlineFormula, inlineFormulaStart, maskFormulas } from "./math_rules.js";
+import { AnswerTokenizer } from "./tokenizer.js";
 
 // Single line breaks are kept, because models write verse, addresses and lists that way.
 const OPTIONS = {
@@ -33,7 +34,7 @@ export class AnswerLexer extends Lexer {
   hasFootnotes = false;
 
   constructor() {
-    super(OPTIONS);
+    super({ ...OPTIONS, tokenizer: new AnswerTokenizer() });
   }
 
   inlineTokens(source, tokens = []) {

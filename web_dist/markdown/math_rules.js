@@ -89,6 +89,18 @@ export function maskFormulas(masked, source) {
   return parts.join("") + masked.slice(done);
 }
 
+/** Where formulas begin and end in a line; also in code, as far as they are whole in it. */
+export function* formulasIn(line) {
+  for (let at = 0; at < line.length; at++) {
+    if (line[at] !== "$" && line[at] !== "\\") continue;
+    const found = inlineFormula(line.slice(at), line[at - 1]);
+    if (found !== undefined) {
+      yield { start: at, end: at + found.raw.length };
+      at += found.raw.length - 1;
+    } else if (line[at] === "\\") at++;
+  }
+}
+
 /** Where an unclosed formula begins in a paragraph that is still being written, or -1. */
 export function openFormula(source) {
   let ticks = null;

@@ -22,6 +22,7 @@ export class OpenBlock {
   /** Numbers of # of the headings behind what was taken, as in `rankHeadings`. */
   headings;
   #type;
+  #alert; // the kind of alert that a quote is: its mark is in what was taken
   #nodes = [];
   #isLoose = false;
   #headingsBefore;
@@ -33,6 +34,7 @@ export class OpenBlock {
    */
   constructor(token, source, headings) {
     this.#type = token.type;
+    this.#alert = token.alert;
     this.#headingsBefore = headings;
     this.headings = [...headings];
     if (token.type === "list") {
@@ -50,6 +52,7 @@ export class OpenBlock {
     if (this.#type === "list" && first.items.shift()?.raw !== this.context) return false;
     first.raw = first.raw.slice(this.context.length);
     first.done = this.#nodes;
+    if (this.#alert !== undefined) first.alert = this.#alert;
     return true;
   }
 
@@ -91,6 +94,8 @@ export class OpenBlock {
 
   #add(taken) {
     const part = { ...taken, done: [] };
+    // The title of an alert is the first of its nodes.
+    if (this.#nodes.length > 0) part.alert = undefined;
     rankHeadings([part], this.headings);
     this.notes = [...this.notes, ...footnotesIn([part])];
     // A new array, because the old one is part of a tree that is shown.

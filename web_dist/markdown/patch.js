@@ -73,13 +73,13 @@ function update(existing, previous, next) {
     made.get(existing).update?.(next[kind]);
     return true;
   }
-  if (previous.tag !== next.tag || !sameAttributes(previous.attrs, next.attrs)) return false;
+  if (previous.tag !== next.tag) return false;
+  patchAttributes(existing, previous.attrs ?? {}, next.attrs ?? {});
   patchChildren(existing, previous.children, next.children);
   return true;
 }
 
-function sameAttributes(previous, next) {
-  const names = Object.keys(next ?? {});
-  if (names.length !== Object.keys(previous ?? {}).length) return false;
-  return names.every((name) => previous[name] === next[name]);
+function patchAttributes(element, previous, next) {
+  for (const name of Object.keys(previous)) if (!(name in next)) element.removeAttribute(name);
+  for (const [name, value] of Object.entries(next)) if (previous[name] !== value) element.setAttribute(name, value);
 }

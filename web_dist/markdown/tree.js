@@ -5,13 +5,15 @@
 // {code: {language, text, open}}, {math: {source, raw, isDisplay}}, {mark: label} for a footnote's mark.
 // Headings must have been ranked before; their class tells how they look, by their own number of #.
 // A list, table or quote begins with the nodes in its `done` (open_block.js), if it has any.
-// Each block token gives exactly one node, or none (blank lines, definitions of links and footnotes).
+// Each block token gives exactly one node, or none (blank lines, definitions of links and footnotes, the mark of an alert).
 
 import { decodeEntities } from "./entities.js";
 import { safeAddress } from "./links.js";
+import { hasLongWord, LONG_WORDS } from "./long_words.js";
 
 // Deeper than this nobody reads; without a limit a hostile answer could exhaust the stack or the layout.
 const MAX_DEPTH = 24;
+const ALERTS = { note: "Note", tip: "Tip", important: "Important", warning: "Warning", caution: "Caution" };
 // The page's own headings are levels 1 and 2, so an answer's begin at 3.
 const HEADING_TAGS = ["h3", "h4", "h5", "h6"];
 
@@ -26,15 +28,15 @@ export function blockNode(token, depth = 0) {
     case "math":
       return mathNode(token);
     case "paragraph":
-      return textBlock("p", inlineNodes(token.tokens, depth));
+      return token.text === "" ? null : textBlock("p", inlineNodes(token.tokens, depth), wordsIn(token));
     case "text":
-      return textBlock("p", inlineNodes(token.tokens ?? [token], depth));
+      return textBlock("p", inlineNodes(token.tokens ?? [token], depth), wordsIn(token));
     case "heading":
       return headingNode(token, depth);
     case "code":
       return codeNode(token);
     case "blockquote":
-      return textBlock("blockquote", [...(token.done ?? []), ...blockNodes(token.tokens, depth + 1)]);
+      return quoteNode(token, depth);
     case "list":
       return listNode(token, depth);
     case "table":
@@ -106,13 +108,28 @@ function textBlock(tag, children, attrs = null) {
 
 /** Text exactly as it was written, line breaks kept. */
 function raw(text) {
-  return textBlock("p", [text.replace(/\n+$/, "")], { class: "as-written" });
+  return textBlock("p", [text.replace(/\n+$/, "")], { class: hasLongWord(text) ? `as-written ${LONG_WORDS}` : "as-written" });
+}
+
+/** Attributes of a block by the words in it. */
+function wordsIn({ text }) {
+  return hasLongWord(text) ? { class: LONG_WORDS } : null;
+}
+
+/** A quote, or one of GitHub's alerts. */
+function quoteNode(token, depth) {
+  const done = token.done ?? [];
+  const children = [...done, ...blockNodes(token.tokens, depth + 1)];
+  if (token.alert === undefined) return textBlock("blockquote", children);
+  const title = done.length > 0 ? [] : [node("p", [ALERTS[token.alert]], { class: "alert-title" })];
+  return textBlock("div", [...title, ...children], { class: `alert alert-${token.alert}`, role: "note" });
 }
 
 function headingNode(token, depth) {
   const rank = token.rank ?? 1; // none deep inside a footnote that is itself deep inside something
   const tag = HEADING_TAGS[Math.min(rank, HEADING_TAGS.length) - 1];
-  return textBlock(tag, inlineNodes(token.tokens, depth), { class: `level-${token.depth}` });
+  const words = wordsIn(token);
+  return textBlock(tag, inlineNodes(token.tokens, depth), { class: `level-${token.depth}${words === null ? "" : ` ${words.class}`}` });
 }
 
 function codeNode(token) {
@@ -131,11 +148,14 @@ function isClosed(fenced) {
 function listNode(token, depth) {
   const made = token.items.map((item) => {
     const children = item.tokens.flatMap((part) => itemPart(part, depth + 1));
-    return node("li", children, item.task ? { class: "task" } : null);
+    return node("li", children, item.task ? { class: "task" } : wordsIn(item));
   });
   const items = [...(token.done ?? []), ...made];
   if (!token.ordered) return textBlock("ul", items);
-  return textBlock("ol", items, token.start === 1 ? null : { start: String(token.start) });
+  const start = token.start === 1 ? {} : { start: String(token.start) };
+  // Room for the longest number. It has up to nine digits where the list begins, and may get one more.
+  const digits = String(token.start + items.length - 1).length;
+  return textBlock("ol", items, digits > 2 ? { ...start, class: `digits-${digits}` } : start);
 }
 
 // In a tight list the text of an item stands without a paragraph around it.
@@ -157,7 +177,8 @@ function tableNode(token, depth) {
 function cellNode(kind, cell, depth) {
   const tag = cell.tokens.length === 0 ? "td" : kind; // an empty corner is the head of nothing
   const attrs = {};
-  if (cell.align) attrs.class = `align-${cell.align}`;
+  const looks = [cell.align ? `align-${cell.align}` : "", hasLongWord(cell.text) ? LONG_WORDS : ""].filter((look) => look !== "");
+  if (looks.length > 0) attrs.class = looks.join(" ");
   if (tag === "th") attrs.scope = "col";
   // A table cell is the one place where Markdown has no line break of its own, so models write <br>.
   const tokens = cell.tokens.map((part) => (/^<br\s*\/?>$/i.test(part.raw) ? { type: "br", raw: part.raw } : part));

@@ -53,8 +53,8 @@ function known(facts) {
 
 /** A few words that tell a chat from others: the beginning of what was said first. */
 export function titleOf(messages) {
-  const said = messages.find((message) => message.role === "user")?.text ?? "";
-  const line = said.trim().split("\n", 1)[0].replace(/\s+/g, " ");
+  const { words = "", files = [] } = messages.find((message) => message.role === "user") ?? {};
+  const line = (words.trim() === "" ? (files[0]?.name ?? "") : words).trim().split("\n", 1)[0].replace(/\s+/g, " ");
   if (line === "") return "Chat";
   return line.length <= 60 ? line : `${line.slice(0, 59).trimEnd()}…`;
 }

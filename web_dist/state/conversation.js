@@ -9,7 +9,7 @@
 import { ApiError } from "../net/api.js";
 import { askDetached, cancelReply, readReply } from "../net/reply.js";
 import { batch, computed, signal } from "../vendor/signals.js";
-import { picturesIn, putDraftAway, wordsOf } from "./draft.js";
+import { putDraftAway } from "./draft.js";
 import { circumstancesOf, noteCircumstances } from "./circumstances.js";
 import { applyUpdate, asTurn, cutLoose, detailsOf, newAnswer, reopen, userMessage } from "./messages.js";
 import { clearNotices } from "./notices.js";
@@ -49,7 +49,7 @@ export const canAsk = computed(() => !isRunning.value && !isRestoring.value);
  * @param {object[]} attachments see draft.js
  */
 export function send(text, attachments = []) {
-  if (canAsk.value) ask([...messages.value, userMessage(wordsOf(text, attachments), picturesIn(attachments))]);
+  if (canAsk.value) ask([...messages.value, userMessage(text, attachments)]);
 }
 
 /**

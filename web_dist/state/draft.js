@@ -1,10 +1,9 @@
 // What the user is about to say: text and attachments in the composer, and messages that wait for an answer to end.
 //
 // An attachment is a picture (pictures.js) or a text file (text_files.js). Both are display and content at once; what
-// goes to the server is made of them by messages.js, and nothing else of them does.
+// goes to the server is made of them by messages.js.
 
 import { signal } from "../vendor/signals.js";
-import { fenced } from "./text_files.js";
 import { draft } from "./view.js";
 
 /** What goes along with the text in the composer, in order. */
@@ -18,12 +17,6 @@ let putAways = 0;
 /** Whether there is nothing to send in a text with these attachments. */
 export function isNothing(text, attached) {
   return text.trim() === "" && attached.length === 0;
-}
-
-/** What a message says: its files as fenced blocks with their names, then its text. */
-export function wordsOf(text, attached) {
-  const files = attached.filter(({ kind }) => kind === "file").map(fenced);
-  return [...files, text.trim()].filter((part) => part !== "").join("\n\n");
 }
 
 export function picturesIn(attached) {

@@ -6,14 +6,14 @@
 
 import { ApiError } from "../net/api.js";
 import { asTold, ask, canAsk, lastEnded, messages, undoable } from "./conversation.js";
-import { isNothing, joined, picturesIn, wordsOf } from "./draft.js";
+import { isNothing, joined } from "./draft.js";
 import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
 import { learnOf } from "./pictures.js";
 import { tellHistory } from "./session.js";
 
-/** Opens a user message for editing, with its pictures. */
-export function openMessage(message, text = message.text, attachments = message.pictures) {
+/** Opens the words of a user message for editing, with its pictures and files. */
+export function openMessage(message, text = message.words, attachments = [...message.pictures, ...message.files]) {
   message.attachments.value = attachments;
   message.draft.value = text;
   for (const attachment of attachments) if (attachment.kind === "picture") learnOf(attachment);
@@ -29,11 +29,11 @@ function openAgain(message, text, attachments) {
 /** Replaces a user message by what was made of it and asks again from there. An empty one is not taken. */
 export function editMessage(message) {
   const at = messages.value.indexOf(message);
-  const [text, attachments] = [message.draft.value?.trim() ?? "", message.attachments.value];
+  const [text, attachments] = [message.draft.value ?? "", message.attachments.value];
   if (!canAsk.value || at < 0 || isNothing(text, attachments)) return;
   message.draft.value = null;
   const editAgain = { label: "Edit again", run: () => openAgain(message, text, attachments) };
-  const edited = userMessage(wordsOf(text, attachments), picturesIn(attachments));
+  const edited = userMessage(text, attachments);
   ask([...messages.value.slice(0, at), edited], {
     words: "Your edit replaced what was said before.",
     onRefused: (fault) => {

@@ -1,7 +1,8 @@
 // The messages of a conversation, and how the server's records and updates become them.
 //
 // A user message never changes; nor do those of other roles, which only API programs write. Their `content` is what the
-// server gets, in its own form; `text` and `pictures` are for people. An answer goes through the phases
+// server gets, in its own form; `text` and `pictures` are for people, and so are `files` and `words`, the parts that the
+// text of a user message has (message_text.js). An answer goes through the phases
 //   waiting -> thinking -> writing -> done | stopped | failed | interrupted
 // and every changing fact of it is a signal of its own, so that a token touches nothing but its text. Thinking comes
 // only with models that do; one that ended before its end can go on from there (continuation.js).
@@ -10,6 +11,7 @@
 
 import { errorFromBody } from "../net/api.js";
 import { computed, signal } from "../vendor/signals.js";
+import { joinText, rememberFiles, splitText } from "./message_text.js";
 import { heldPicture } from "./pictures.js";
 
 const OPEN_PHASES = ["waiting", "thinking", "writing"];
@@ -17,16 +19,21 @@ const OPEN_PHASES = ["waiting", "thinking", "writing"];
 let nextKey = 1;
 
 /**
- * @param {string} text
- * @param {object[]} pictures see pictures.js; shown and sent before the text
+ * @param {string} words as they were written
+ * @param {object[]} attached see draft.js; goes before the words, pictures first
  */
-export function userMessage(text, pictures = []) {
+export function userMessage(words, attached = []) {
+  const pictures = attached.filter(({ kind }) => kind === "picture");
+  const files = attached.filter(({ kind }) => kind === "file");
+  rememberFiles(words, files);
+  const text = joinText(words, files);
   return saidMessage("user", contentOf(text, pictures), { text, pictures });
 }
 
 /** A message that will not change. fields: what else the server is told of it. attachments: while it is edited. */
 function saidMessage(role, content, { text, pictures, fields = {} }) {
-  return { key: nextKey++, role, content, text, pictures, fields, draft: signal(null), attachments: signal([]) };
+  const { files, words } = role === "user" ? splitText(text) : { files: [], words: text };
+  return { key: nextKey++, role, content, text, files, words, pictures, fields, draft: signal(null), attachments: signal([]) };
 }
 
 function contentOf(text, pictures) {

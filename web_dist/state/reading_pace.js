@@ -1,8 +1,10 @@
 // How fast the model reads a prompt, and how long it will still take.
 //
 // Only new tokens count: those that the model held before cost nothing. The rate is that of the last few seconds, since
-// reading slows down behind a long prompt. The time left is said in round steps and keeps to what was said while that
+// reading slows down behind a long prompt; of a slow model it takes as long as there are enough tokens to measure it by. The time left is said in round steps and keeps to what was said while that
 // is about right, so that it counts down calmly.
+
+import { RATED_TOKENS } from "../components/figures.js";
 
 const WINDOW_MS = 6000;
 // Before that, the first steps say little of the rest.
@@ -23,7 +25,7 @@ export function newPace() {
         said = null;
       }
       if (last?.done !== done || samples.length === 0) samples.push({ done, at: now });
-      while (samples.length > 2 && now - samples[1].at > WINDOW_MS) samples.shift();
+      while (samples.length > 2 && now - samples[1].at > WINDOW_MS && done - samples[1].done >= RATED_TOKENS) samples.shift();
       const fresh = Math.max(0, total - reused);
       const perMs = rateOf(samples);
       if (perMs !== null) said = calm(said, (fresh - done) / perMs, now);
@@ -33,8 +35,9 @@ export function newPace() {
 }
 
 function rateOf(samples) {
-  const span = samples.length < 2 ? 0 : samples.at(-1).at - samples[0].at;
-  return span < PATIENCE_MS ? null : (samples.at(-1).done - samples[0].done) / span;
+  const [first, last] = [samples[0], samples.at(-1)];
+  const [span, read] = [last.at - first.at, last.done - first.done];
+  return span < PATIENCE_MS || read < RATED_TOKENS ? null : read / span;
 }
 
 function leftOf(said, now) {

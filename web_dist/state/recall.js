@@ -13,13 +13,13 @@ let shown = "";
  * @returns {string|null} the text that is in the composer now, or null if nothing is to change
  */
 export function recall(step) {
-  const said = messages.value.filter((message) => message.role === "user" && message.text !== "");
+  const said = messages.value.filter((message) => message.role === "user" && message.words !== "");
   if (draft.value === "") back = 0;
   else if (back === 0 || draft.value !== shown) return null;
   const wanted = back + step;
   if (wanted < 0 || wanted > said.length) return null;
   back = wanted;
-  shown = back === 0 ? "" : said[said.length - back].text;
+  shown = back === 0 ? "" : said[said.length - back].words;
   draft.value = shown;
   return shown;
 }

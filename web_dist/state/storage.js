@@ -1,6 +1,6 @@
 // Small values that may outlive the page. Never chat text, but for a system message that the user saves in a preset.
 // "local" is kept by the browser: theme, sampling settings, presets. "session" is this tab's own and survives a
-// reload: the id of its chat. Storage can be switched off or full; the page then works without it.
+// reload: the id of its chat, checksums of messages with files. Storage can be switched off or full; the page then works without it.
 
 const AREAS = { local: "localStorage", session: "sessionStorage" };
 

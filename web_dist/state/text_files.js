@@ -1,8 +1,10 @@
-// Text and source files: they become a part of the message, as a fenced block under their name.
+// Text and source files: they become a part of the message, as a fenced block under their name (message_text.js).
 
 import { count } from "../components/figures.js";
 import { FileRefused, fileSize } from "./file_words.js";
 
+/** Of a long text that was pasted. */
+export const PASTED_NAME = "Pasted text.txt";
 // More than any model of ours can read at once: about 250,000 tokens.
 const MAX_BYTES = 1024 * 1024;
 
@@ -24,10 +26,15 @@ export function textFile(name, data) {
   }
 }
 
-/** A text file as it is attached. */
-export function textAttachment(name, text) {
+/** A text file as it is attached. language: the word behind its fence. */
+export function textAttachment(name, text, language = languageOf(name)) {
   const size = new TextEncoder().encode(text).length;
-  return { kind: "file", key: `file-${nextKey++}`, name, text, size };
+  return { kind: "file", key: `file-${nextKey++}`, name, text, language, size };
+}
+
+/** The ending of a file's name, "" if it has none. */
+export function languageOf(name) {
+  return /\.([a-z0-9+#-]{1,12})$/i.exec(name)?.[1].toLowerCase() ?? "";
 }
 
 /** "12 lines, 340 bytes". */
@@ -37,11 +44,15 @@ export function fileFacts({ text, size }) {
 }
 
 /** The file as Markdown: its name, then a block whose fence is longer than any run of backticks in it. */
-export function fenced({ name, text }) {
-  let longest = 2;
-  for (const [run] of text.matchAll(/`{3,}/g)) longest = Math.max(longest, run.length);
-  const fence = "`".repeat(longest + 1);
-  const language = /\.([a-z0-9+#-]{1,12})$/i.exec(name)?.[1].toLowerCase() ?? "";
+export function fenced({ name, text, language }) {
+  const fence = fenceFor(text);
   const title = name.replace(/\p{Cc}+/gu, " ").trim();
   return `${title}\n${fence}${language}\n${text}${text.endsWith("\n") ? "" : "\n"}${fence}`;
+}
+
+/** Longer than any run of backticks in the text. */
+export function fenceFor(text) {
+  let longest = 2;
+  for (const [run] of text.matchAll(/`{3,}/g)) longest = Math.max(longest, run.length);
+  return "`".repeat(longest + 1);
 }

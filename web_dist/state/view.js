@@ -13,6 +13,8 @@ export const isChatsOpen = signal(false);
 export const isShortcutListOpen = signal(false);
 /** The picture that is shown large, or null. */
 export const shownPicture = signal(null);
+/** The text file whose contents are shown, or null. */
+export const shownFile = signal(null);
 
 // There is room for one sheet.
 effect(() => {

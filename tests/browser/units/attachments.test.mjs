@@ -1,9 +1,10 @@
 // Files on their way into a message: what a file is, told by its bytes, and how a text becomes a block.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isNothing, wordsOf } from "../../../web_dist/state/draft.js";
+import { isNothing } from "../../../web_dist/state/draft.js";
 import { FileRefused, fileSize } from "../../../web_dist/state/file_words.js";
 import { isAnimated, pictureKind } from "../../../web_dist/state/pictures.js";
+import { joinText } from "../../../web_dist/state/message_text.js";
 import { fenced, fileFacts, textAttachment, textFile } from "../../../web_dist/state/text_files.js";
 
 const bytes = (...parts) => Uint8Array.from(parts.flatMap((part) => (typeof part === "string" ? [...Buffer.from(part, "latin1")] : part)));
@@ -61,8 +62,8 @@ test("text is UTF-8 or refused in words", () => {
 
 test("files come before the words, and either is enough", () => {
   const file = textAttachment("a.txt", "inside\n");
-  assert.equal(wordsOf("  what is this?\n", [file]), "a.txt\n```txt\ninside\n```\n\nwhat is this?");
-  assert.equal(wordsOf(" ", [file]), "a.txt\n```txt\ninside\n```");
+  assert.equal(joinText("  what is this?\n", [file]), "a.txt\n```txt\ninside\n```\n\n  what is this?\n");
+  assert.equal(joinText(" ", [file]), "a.txt\n```txt\ninside\n```");
   assert.equal(isNothing(" \n", []), true);
   assert.equal(isNothing("", [file]), false);
 });

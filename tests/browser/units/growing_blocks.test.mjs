@@ -10,6 +10,8 @@ const ENTRIES = {
   "nested list": (at) => `${at % 5 === 0 ? "" : "  "}* item ${at} with \`code\`\n`,
   table: (at) => (at === 0 ? "| a | b |\n|---|--:|\n" : `| row ${at} | **bold** |\n`),
   quote: (at) => (at % 3 === 2 ? ">\n" : `> line ${at} with *slant*\n`),
+  alert: (at) => (at === 0 ? "> [!NOTE]\n" : at % 3 === 2 ? ">\n" : `> line ${at} with *slant*\n`),
+  "table of formulas": (at) => (at === 0 ? "| $|a|$ | b |\n|---|--:|\n" : `| $|x_${at}|$ | ${at}~${at} |\n`),
   "list under a line": (at) => (at === 0 ? "Here they are:\n" : `- item ${at}\n`),
 };
 const LISTS_UNDER_HEADINGS = (at) => (at % 6 === 0 ? `## Part ${at}\n` : `- item ${at}\n`);
@@ -85,8 +87,8 @@ for (const [name, entry] of Object.entries(ENTRIES)) {
 }
 
 /** The first item, row or quoted block, which is long finished. */
-function firstEntry({ tag, children }) {
-  if (tag === "div") return children[0].children[1].children[0];
+function firstEntry({ attrs, children }) {
+  if (attrs.class === "table-frame") return children[0].children[1].children[0];
   return children[0];
 }
 
@@ -105,6 +107,7 @@ test("lines of any kind, cut anywhere, end as in one piece wherever they end", (
   const words = [
     "a", "b *c* d", "`x`", "**w", "w**", "$x$", "[^n]", "[r]", "| c | d |", "$$", "\\[", "\\]", "---", "#", "## h", "```", "~~~",
     "<div>", "<!--", "-->", "[ ] t", "[x] t", "", "  ", "=", "1.", "-", "two words", "[^n]: note", "[r]: http://q", "`", "\t",
+    "[!NOTE]", "[!tip] x", "$|x|$ | y", "1~2", "~~s~~", "**注：**请", "http://a.b/。c",
   ];
   const marks = [
     "- ", "* ", "1. ", "2. ", "3) ", "> ", "| ", "", "", "  ", "    ", "  - ", "   1. ", "> - ", "> > ", "- > ", "- - ", "-", "1.",

@@ -24,6 +24,10 @@ const CORPUS = [
   "$$\n\\begin{aligned}\n- a &= b \\\\\n1. c\n\\end{aligned}\n$$\n\n- item\n  \\[ x \\]\n  $$y$$ after\n\n> $$\n> z\n> $$\n\n$$open\n\nand \\(open",
   "a[^1] b[^two] c[^none] [^1]\n\n[^1]: One *it*\n\n    more\n\n    - list\n[^two]: Two $x$\n\nafter\n\n- d[^l]\n[^l]: lazy",
   "- item\n\n      code in item\n\n- [link](http://x.example/a(b)c) ![alt](http://y.example/p.png \"t\")",
+  "age(1~3) ~~gone~~ 5~7U ~~注意：~~请看 **注意：**请看 **“quoted”**text *。* 见https://example.com/d。谢谢（www.example.com）",
+  "| $\\ln|x|$ | z |\n|---|---|\n| $|y|$ | \\(|a|\\) |\n| $5 | $6 |\n| `$|` | $\\|v\\|$ |\n\nafter",
+  "> [!NOTE]\n> One *it*\n>\n> - a\n> - b\n>\n> two\n>\n> three\n\n> [!tip] more\n\n> [!WARNING]\n\n- > [!CAUTION]\n  > in",
+  `98. a\n99. b\n100. ${"x".repeat(700)}\n101. c\n\n# ${"y".repeat(700)}\n\n| ${"z".repeat(700)} |\n|-|\n| a |`,
 ];
 
 function grown(pieces, afterEach = (markdown) => markdown.advance()) {
@@ -57,6 +61,7 @@ test("fragments in any order, cut anywhere, end as in one piece", () => {
     "---", "===", "*", "**", "_", "<div>", "</div>", "<!--", "-->", "<script>", "[x]", "(http://a.b)", "[r]: http://q\n",
     "![i](u)", "\\", "&amp;", "\t", "\r", "\r\n", "+ ", "10) ", "[ ] ", "<br>", "two words",
     "$", "$$", "\\(", "\\)", "\\[", "\\]", "x^2", "[^n]", "[^n]: ", "\n[^n]: note\n", "\n$$\n",
+    "~", "~~", "注", "：", "“", "”", "http://a.b/c", "$|x|$", "> [!NOTE]\n", "[!tip]", "99. ", "\n> ",
   ];
   let state = 11; // the same cases in each run
   const below = (limit) => {
@@ -164,11 +169,161 @@ test("character references: known names and numbers, the rest as written", () =>
   assert.equal(decodeEntities("&amp;lt; &copy; &#65;&#x42; &#0; &#xD800; &nosuch; & a&b"), "&lt; © AB \ufffd \ufffd &nosuch; & a&b");
 });
 
+const html = (nodes) => nodes.map((node) => (typeof node === "string" ? node : elementOf(node))).join("");
+
+function elementOf({ tag, attrs, children, math }) {
+  if (math) return math.raw;
+  return `<${[tag, ...["href", "class", "start"].filter((name) => attrs?.[name]).map((name) => `${name}=${attrs[name]}`)].join(" ")}>${html(children)}</${tag}>`;
+}
+
+/** What a line of text becomes, without the paragraph around it. */
+const inLine = (text) => html(grown([text]).nodes).replace(/^<p>(.*)<\/p>$/s, "$1");
+
+function becomes(cases) {
+  for (const [text, shown] of Object.entries(cases)) assert.equal(inLine(text), shown, text);
+}
+
+test("two tildes strike out, one or three do not", () => {
+  becomes({
+    "age(1~3), height(80~100)": "age(1~3), height(80~100)",
+    "5~7U × 100~200": "5~7U × 100~200",
+    "~a~ ~5 and ~6": "~a~ ~5 and ~6",
+    "b ~~~a~~~": "b ~~~a~~~",
+    "a ~~gone 1~3~~ b": "a <del>gone 1~3</del> b",
+    "~~a~ b~~": "<del>a~ b</del>",
+    "*a ~~b* c~~": "<em>a ~~b</em> c~~",
+    "`~~a~~` \\~~b~~": "<code>~~a~~</code> ~~b~~",
+  });
+});
+
+test("an address in the open ends before CJK punctuation and quotation marks", () => {
+  const link = "<a href=https://example.com/d>https://example.com/d</a>";
+  for (const mark of "。，、；：！？）】》〉」』〕”’»…—｡､") {
+    assert.equal(inLine(`见https://example.com/d${mark}谢谢`), `见${link}${mark}谢谢`);
+    assert.equal(inLine(`(https://example.com/d${mark})`), `(${link}${mark})`);
+  }
+  for (const mark of "（「“《") assert.equal(inLine(`https://example.com/d${mark}说明`), `${link}${mark}说明`);
+  for (const mark of ["؟", "،", "।", "."]) assert.equal(inLine(`https://example.com/d${mark} x`), `${link}${mark} x`);
+  becomes({
+    "https://ja.example/ジョブズ・a-b_c(d)": "<a href=https://ja.example/%E3%82%B8%E3%83%A7%E3%83%96%E3%82%BA%E3%83%BBa-b_c(d)>https://ja.example/ジョブズ・a-b_c(d)</a>",
+    "[x](https://example.com/（y）)": "<a href=https://example.com/%EF%BC%88y%EF%BC%89>x</a>",
+    "<https://example.com/、>": "<a href=https://example.com/%E3%80%81>https://example.com/、</a>",
+    "www.example.com，a@example.com。": "<a href=http://www.example.com/>www.example.com</a>，<a href=mailto:a@example.com>a@example.com</a>。",
+  });
+});
+
+test("bars in a formula end no cell of a table", () => {
+  const rows = {
+    "| $\\ln|x|$ | z |": ["$\\ln|x|$", "z"],
+    "$|x|$ | $|y|$": ["$|x|$", "$|y|$"],
+    "| \\(|a|\\) | $$|b|$$ |": ["\\(|a|\\)", "$$|b|$$"],
+    "| $a \\mid b$ | $P(a|b)$ |": ["$a \\mid b$", "$P(a|b)$"],
+    "| $5 | $6 |": ["$5", "$6"],
+    "|$|€|": ["$", "€"],
+    "| `$a` | $b |": ["<code>$a</code>", "$b"],
+    "| `$|a|$` | `b|c` |": ["<code>$|a|$</code>", "`b"],
+    "| `$` | a$ |": ["<code>$</code>", "a$"],
+    "| $x$ | a\\|b |": ["$x$", "a|b"],
+    "| $x | y |": ["$x", "y"],
+  };
+  for (const [row, cells] of Object.entries(rows)) {
+    const [frame] = grown([`| a | b |\n|---|---|\n${row}\n`]).nodes;
+    const [, body] = frame.children[0].children;
+    assert.deepEqual(body.children[0].children.map((cell) => html(cell.children)), cells, row);
+  }
+  const [money] = grown(["|a|b|c|\n|-|-|-|\n|$|x|$|\n"]).nodes;
+  assert.deepEqual(money.children[0].children[1].children[0].children.map((cell) => html(cell.children)), ["$", "x", "$"]);
+  const [headed] = grown(["| $|x|$ | b |\n|-|-|\n"]).nodes;
+  assert.deepEqual(headed.children[0].children[0].children[0].children.map((cell) => html(cell.children)), ["$|x|$", "b"]);
+});
+
+test("emphasis next to CJK punctuation and quotation marks", () => {
+  becomes({
+    "**注意：**请看": "<strong>注意：</strong>请看",
+    "**“quoted”**text": "<strong>“quoted”</strong>text",
+    "text**“quoted”**": "text<strong>“quoted”</strong>",
+    "*。*": "<em>。</em>",
+    "中*。*文": "中<em>。</em>文",
+    "请**「注意」**看": "请<strong>「注意」</strong>看",
+    "这是**(重点)**的，和**\"b\"**。": "这是<strong>(重点)</strong>的，和<strong>\"b\"</strong>。",
+    "**（一）**，*二、*三": "<strong>（一）</strong>，<em>二、</em>三",
+    "**a**，**b**。**c**": "<strong>a</strong>，<strong>b</strong>。<strong>c</strong>",
+    "***注意！***请": "<em><strong>注意！</strong></em>请",
+    "__注意：__请": "<strong>注意：</strong>请",
+    "변수**‘값’**을": "변수<strong>‘값’</strong>을",
+    "**𠮷（吉）**𠮷": "<strong>𠮷（吉）</strong>𠮷",
+    "𠮷**(a)**𠮷": "𠮷<strong>(a)</strong>𠮷",
+    "**注意：**see, see**「a」**b": "<strong>注意：</strong>see, see<strong>「a」</strong>b",
+  });
+});
+
+test("all other emphasis is CommonMark's", () => {
+  becomes({
+    "a * b * c": "a * b * c",
+    'a*"foo"*': 'a*"foo"*',
+    "foo*bar*": "foo<em>bar</em>",
+    "*foo bar *": "*foo bar *",
+    "*(*foo)": "*(*foo)",
+    "*(*foo*)*": "<em>(<em>foo</em>)</em>",
+    "*£*bravo. *€*charlie.": "*£*bravo. *€*charlie.",
+    "foo_bar_baz 变量_名_x 5_6_": "foo_bar_baz 变量_名_x 5_6_",
+    'aa_"bb"_cc': 'aa_"bb"_cc',
+    "foo-_(bar)_": "foo-<em>(bar)</em>",
+    "*foo**bar**baz*": "<em>foo<strong>bar</strong>baz</em>",
+    "*foo**bar*": "<em>foo**bar</em>",
+    "***foo** bar*": "<em><strong>foo</strong> bar</em>",
+    "foo***bar***baz": "foo<em><strong>bar</strong></em>baz",
+    "foo******bar*********baz": "foo<strong><strong><strong>bar</strong></strong></strong>***baz",
+    "**foo*": "*<em>foo</em>",
+    "*foo _bar* baz_": "<em>foo _bar</em> baz_",
+    "*a _b _c* d_ e_": "<em>a _b _c</em> d_ e_",
+    "**a *b** c* *d*": "<em><em>a <em>b</em></em> c</em> <em>d</em>",
+    "*a ~~b* c~~ *d* e*": "<em>a ~~b</em> c~~ <em>d</em> e*",
+    "*word*’s “**Hello**” **“Hello”**": "<em>word</em>’s “<strong>Hello</strong>” <strong>“Hello”</strong>",
+    "*He said “*Hello*” twice*": "<em>He said “<em>Hello</em>” twice</em>",
+    "*a `*`*": "<em>a <code>*</code></em>",
+    "\\*a* *b\\**": "*a* <em>b*</em>",
+  });
+});
+
+test("GitHub's alerts have a title, and their mark is no text", () => {
+  becomes({
+    "> [!NOTE]\n> One\n> two\n": "<div class=alert alert-note><p class=alert-title>Note</p><p>One<br></br>two</p></div>",
+    "> [!tip] One": "<div class=alert alert-tip><p class=alert-title>Tip</p><p>One</p></div>",
+    "> [!IMPORTANT]  \n>\n> One": "<div class=alert alert-important><p class=alert-title>Important</p><p>One</p></div>",
+    "> [!WARNING]\n> - a": "<div class=alert alert-warning><p class=alert-title>Warning</p><ul><li>a</li></ul></div>",
+    "> [!CAUTION]": "<div class=alert alert-caution><p class=alert-title>Caution</p></div>",
+    "> [!OTHER]\n> a": "<blockquote><p>[!OTHER]<br></br>a</p></blockquote>",
+    "> a\n> [!NOTE]": "<blockquote><p>a<br></br>[!NOTE]</p></blockquote>",
+    "> \\[!NOTE]\n> a": "<blockquote><p>[!NOTE]<br></br>a</p></blockquote>",
+    "[!NOTE]": "[!NOTE]",
+  });
+});
+
+test("a list has room for its longest number", () => {
+  const looksOf = (text) => grown([text]).nodes[0].attrs.class;
+  assert.equal(looksOf("1. a\n2. b\n"), undefined);
+  assert.equal(looksOf("99. a\n"), undefined);
+  assert.equal(looksOf("99. a\n1. b\n"), "digits-3");
+  assert.equal(looksOf("1000. a\n"), "digits-4");
+  assert.equal(looksOf("999999999. a\n1. b\n"), "digits-10");
+  assert.equal(looksOf(Array.from({ length: 100 }, () => "1. a\n").join("")), "digits-3");
+});
+
+test("blocks with a word that no browser kerns in time are marked, others are not", () => {
+  const word = "x".repeat(30_000);
+  const text = `a ${word}\n\n## b ${word}\n\n- c\n- ${word}\n\n| ${word} |\n|-:|\n| d |\n\n${"word ".repeat(9000)}`;
+  const marked = [];
+  everyNode(grown([text]).nodes, ({ tag, attrs }) => attrs?.class?.includes("long-words") && marked.push(`${tag} ${attrs.class}`));
+  assert.deepEqual(marked, ["p long-words", "h3 level-2 long-words", "li long-words", "th align-right long-words"]);
+});
+
 test("the half-written end shows no marks that are about to vanish", () => {
   const cases = {
     "hello **bo": "hello **bo**", "a `co": "a `co`", "a `": "a ", "a **": "a ", "it *is": "it *is*", "text\n-": "text\n",
     "- item\n-": "- item\n", "|a|b|": "", "x [link](htt": "x link", "a ~~s": "a ~~s~~", "* item **b": "* item **b**",
     "done **b**": "done **b**", "2 * 3 * 4": "2 * 3 * 4", "snake_case_": "snake_case_", "a *b*": "a *b*",
+    "age(1~": "age(1~", "~~gone~": "~~gone~~", "a ~~": "a ", "> [!NO": "", "a\n\n> [": "a\n\n", "> a\n> [!N": "> a\n> [!N",
   };
   for (const [half, shown] of Object.entries(cases)) assert.equal(mendEnd(half), shown, half);
 });

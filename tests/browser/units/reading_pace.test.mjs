@@ -27,6 +27,16 @@ test("nothing is said of the rate before it can be measured", () => {
   assert.equal(Math.round(told[6].perSecond), 100);
 });
 
+test("too few tokens have no rate; a slow reader is measured over as long as they take", () => {
+  const told = follow(newPace(), steady({ perSecond: 4, total: 60 }));
+  const first = told.find(({ perSecond }) => perSecond !== null);
+  assert.equal(Math.floor(first.done), 30);
+  assert.equal(first.perSecond.toFixed(3), "4.000");
+  assert.equal(told.at(-1).perSecond.toFixed(3), "4.000");
+  const few = follow(newPace(), steady({ perSecond: 4, total: 29 }));
+  assert.ok(few.every(({ perSecond, leftMs }) => perSecond === null && leftMs === null));
+});
+
 test("the time left counts down and is right at a steady speed", () => {
   const told = follow(newPace(), steady({ perSecond: 100, total: 3000 })).filter(({ leftMs }) => leftMs !== null);
   for (const { done, leftMs } of told) assert.ok(Math.abs(leftMs - (3000 - done) * 10) < 250, `${leftMs} at ${done}`);

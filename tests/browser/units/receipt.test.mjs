@@ -21,6 +21,21 @@ const PLAIN = {
 };
 const rowsOf = (more) => Object.fromEntries(receiptRows({ ...PLAIN, ...more }));
 
+test("what is too little or too quick to measure has no rate, and nothing takes 0 ms", () => {
+  const tiny = { completion_tokens: 13, decode_ms: 0.4, decode_tokens_per_second: 38_420 };
+  assert.equal(rowsOf(tiny).Answer, "13 tokens");
+  assert.equal(rowsOf({ ...tiny, completion_tokens: 700, decode_ms: 199 }).Answer, "700 tokens");
+  assert.equal(rowsOf({ ...tiny, completion_tokens: 29, decode_ms: 2000, decode_tokens_per_second: 14.5 }).Answer, "29 tokens in 2.0 s");
+  assert.equal(rowsOf({ completion_tokens: 30, decode_ms: 200, decode_tokens_per_second: 150 }).Answer, "30 tokens in 200 ms (150 tokens/s)");
+  assert.equal(rowsOf({ decode_ms: undefined, decode_tokens_per_second: 3000 }).Answer, "30 tokens");
+  assert.equal(rowsOf({ decode_ms: undefined, decode_tokens_per_second: 20 }).Answer, "30 tokens (20.0 tokens/s)");
+  assert.equal(rowsOf({ decode_tokens_per_second: 0 }).Answer, "30 tokens in 2.0 s");
+  const read = { prefilled_prompt_tokens: 10, prefill_ms: 3, prefill_tokens_per_second: 3333 };
+  assert.equal(rowsOf(read).Reading, "10 tokens");
+  assert.equal(rowsOf({ ...read, prefilled_prompt_tokens: 900, prefill_ms: 300, prefill_tokens_per_second: 3000 }).Reading, "900 tokens in 300 ms (3,000 tokens/s)");
+  assert.equal(rowsOf({ thinking_tokens: 5, thinking_ms: 1 }).Thinking, "5 tokens");
+});
+
 test("an ordinary answer has no row of what did not happen", () => {
   assert.deepEqual(rowsOf({}), {
     Conversation: "40 tokens: 30 reused, 10 new",

@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 import webbrowser
-from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Final
 
 import trio
@@ -102,10 +103,29 @@ async def _serve(settings: Settings, binding: Binding) -> None:
     _remove_record(record, system.instance_id)
 
 
-def _stop_signals() -> AbstractContextManager[AsyncIterator[int]]:
-    """Those that stop the server. What the caller chose to ignore (nohup, a shell's background job) stays ignored."""
+@contextmanager
+def _stop_signals() -> Generator[AsyncIterator[int]]:
+    """Those that stop the server. What the caller chose to ignore (nohup, a shell's background job) stays ignored.
+
+    Afterwards they do nothing more: the server is over, and one that comes late (a second Ctrl-C) must not change its
+    exit status. Trio gives those that nobody received back to the handlers that were there before."""
     watched = [n for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    return trio.open_signal_receiver(*watched) if watched else nullcontext(_nothing())
+    if not watched:
+        yield _nothing()
+        return
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)  # one that comes between the two handlers waits
+    try:
+        for number in watched:
+            signal.signal(number, _do_nothing)
+        with trio.open_signal_receiver(*watched) as signals:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
+            yield signals
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, watched)
+
+
+def _do_nothing(number: int, frame: FrameType | None) -> None:
+    pass
 
 
 async def _nothing() -> AsyncIterator[int]:

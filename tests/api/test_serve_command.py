@@ -49,6 +49,29 @@ def test_a_signal_stops_everything_in_order(scripted_server: Start, number: int)
     assert not (server.home / "server.json").exists()
 
 
+LATE_SIGNALS = """
+import os, signal, sys, trio
+from muse.serve_command import _stop_signals
+async def main():
+    with _stop_signals() as signals:
+        os.kill(os.getpid(), signal.SIGTERM)
+        async for number in signals:
+            assert number == signal.SIGTERM
+            break
+        for late in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            os.kill(os.getpid(), late)
+trio.run(main)
+for late in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    os.kill(os.getpid(), late)
+sys.exit(3)
+"""
+
+
+def test_a_signal_after_the_end_changes_nothing() -> None:
+    """A second Ctrl-C meets a server that is just leaving: the exit status is its own."""
+    assert subprocess.run([sys.executable, "-c", LATE_SIGNALS], cwd=PROJECT, check=False).returncode == 3
+
+
 def test_a_killed_server_leaves_no_worker(scripted_server: Start) -> None:
     """SIGKILL of the main process: the guard ends the worker, and the next start works."""
     server = scripted_server(ENDLESS)

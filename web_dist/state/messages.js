@@ -24,9 +24,12 @@ export function userMessage(text, pictures = []) {
   return saidMessage("user", contentOf(text, pictures), { text, pictures });
 }
 
-/** A message that will not change. fields: what else the server is told of it. attachments: while it is edited. */
+/**
+ * A message that will not change. fields: what else the server is told of it. attachments: while it is edited. refused:
+ * an edit that was not taken, {text, attachments}, until it is opened again.
+ */
 function saidMessage(role, content, { text, pictures, fields = {} }) {
-  return { key: nextKey++, role, content, text, pictures, fields, draft: signal(null), attachments: signal([]) };
+  return { key: nextKey++, role, content, text, pictures, fields, draft: signal(null), attachments: signal([]), refused: null };
 }
 
 function contentOf(text, pictures) {

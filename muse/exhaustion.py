@@ -48,9 +48,10 @@ def is_exhaustion(fault: BaseException) -> bool:
 
 
 def reason_of(fault: BaseException) -> str:
-    """In words, without a path."""
-    if isinstance(fault, OSError):
-        return fault.strerror or type(fault).__name__
+    """What happened in words for people: without a path, without `[Errno 2]`, and without the name of the exception if
+    it has words of its own."""
+    if isinstance(fault, OSError) and fault.strerror:
+        return fault.strerror
     return str(fault) or type(fault).__name__
 
 

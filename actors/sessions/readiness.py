@@ -9,13 +9,13 @@ from typing import Final
 from actors.kernel import Address
 from actors.reply import Reply, Sign
 from actors.state_board import ANSWERING, StateBoard
-from actors.supervisor.faults import prompt_too_long
+from actors.supervisor.faults import model_unavailable, prompt_too_long
 from actors.supervisor.messages import CountTokens, SupervisorMessage
 from actors.threads import run_in_thread
 from muse import protocol
 from muse.api.chat_request import ChatRequest, model_not_found
 from muse.chat.channels import can_call_tools
-from muse.errors import ClientFault, MuseError, Unavailable
+from muse.errors import ClientFault, MuseError
 from muse.sizes import MIB, PROMPT_LINE_BYTES, is_too_long, json_string_bytes
 
 ID_BYTES: Final = 11
@@ -37,8 +37,7 @@ async def wait_model(board: StateBoard, reply: Reply) -> protocol.Ready:
         if worker.state in ANSWERING and state.model is not None:
             return state.model
         if worker.state in ("failed", "stopped"):
-            reason = worker.reason or "The model is not running."
-            raise Unavailable("model_unavailable", reason)
+            raise model_unavailable(worker.reason)
         if worker.state == "restarting":
             reply.show(Sign(phase="restarting"))
         else:

@@ -34,8 +34,10 @@ class ResumePolicy:
             if self._last_death_at == generated:
                 return WorkerFault(
                     "poison_prompt",
-                    f"The model process died twice at the same place of this request. {fault.detail}",
+                    "The model process crashed twice at the same point of this request, so it was not tried again. "
+                    "Other requests are not affected.",
                     status=502,
+                    data=fault.data,
                 )
             self._last_death_at = generated
         if self.resumes >= MAX_RESUMES:

@@ -9,7 +9,7 @@ import attrs
 from actors.reply import Sign
 from actors.sessions.answer import Answer
 from muse import protocol
-from muse.api.metrics import AnswerEnd, ContextShares, MuseMetrics
+from muse.api.metrics import AnswerEnd, ContextShares, LengthLimit, MuseMetrics
 
 
 @attrs.define(slots=True, kw_only=True)
@@ -129,4 +129,11 @@ def metrics_of(
         cancelled=finish_reason == "cancelled",
         context=context,
         finish_reason=finish_reason,
+        length_limit=_length_limit(max(completion_tokens, generated_tokens), max_tokens)
+        if finish_reason == "length"
+        else None,
     )
+
+
+def _length_limit(tokens: int, max_tokens: int | None) -> LengthLimit:
+    return "context" if max_tokens is None or tokens < max_tokens else "max_tokens"

@@ -21,6 +21,7 @@ import trio
 from actors.kernel import ReplyPort
 from actors.state_board import ANSWERING, StateBoard
 from actors.supervisor.command_lines import line_of
+from actors.supervisor.faults import model_unavailable
 from actors.supervisor.launch import WorkerCommand
 from actors.supervisor.messages import (
     CancelGeneration,
@@ -127,8 +128,10 @@ class WorkerSupervisor:
 
     def _no_worker(self) -> MuseError:
         worker = self._board.value.worker
-        reason = f": {worker.reason}" if worker.reason else "."
-        return Unavailable("model_unavailable", f"The model is {worker.state}{reason}")
+        if worker.state in ("failed", "stopped"):
+            return model_unavailable(worker.reason)
+        details = {"details": worker.reason} if worker.reason else None
+        return Unavailable("model_unavailable", f"The model is {worker.state}.", data=details)
 
     def _start_generation(self, command: protocol.Generate, sink: Sink) -> None:
         run = self._answering()
@@ -259,7 +262,8 @@ class WorkerSupervisor:
             return Unavailable("stopping", "The server is shutting down.")
         # No request is to blame for a death that was asked for.
         code = "worker_restarted" if self._restart_asked.is_set() else "worker_lost"
-        return WorkerFault(code, f"{reason.rstrip('.')}. The answer could not be finished.", status=502)
+        words = "The model process ended before the answer was finished."
+        return WorkerFault(code, words, status=502, data={"details": reason})
 
     async def _watch(self, run: WorkerRun) -> None:
         while True:

@@ -19,6 +19,15 @@ def prompt_too_long(prompt_tokens: int | None, context_length: int) -> ClientFau
     )
 
 
+def model_unavailable(reason: str | None) -> Unavailable:
+    """No model runs, and none will by itself. reason: why, as the worker or the system told it."""
+    return Unavailable(
+        "model_unavailable",
+        "The model is not running. Fix the cause, then restart it with POST /api/worker/restart or on the page.",
+        data={"details": reason} if reason else None,
+    )
+
+
 def fault_of(event: protocol.Error) -> MuseError:
     """The worker's error as ours, with the status that tells whose fault it is."""
     match event.code:

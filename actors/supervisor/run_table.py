@@ -134,6 +134,6 @@ class WorkerRun:
         sinks, self.sinks = self.sinks, {}
         questions, self.questions = self.questions, {}
         for port in questions.values():
-            port.fail(Unavailable("model_unavailable", fault.detail))
+            port.fail(Unavailable("model_unavailable", fault.detail, data=fault.data))
         for sink in sinks.values():
             sink.on_lost(fault)

@@ -10,6 +10,8 @@ import attrs
 from muse.errors import JsonScalar
 from muse.protocol import FinishReason, ResetReason
 
+LengthLimit = Literal["max_tokens", "context"]
+"""What ended an answer with finish_reason `length`: max_tokens of the request, or the model's context is full."""
 AnswerEnd = FinishReason | Literal["tool_calls"]
 """Why an answer ended; tool_calls: the model is done and waits for the results of its calls."""
 
@@ -31,12 +33,13 @@ _NEW_BUT_SHARED: Final = (
 class ContextShares:
     """What the tokens of a prompt were spent on; in all they are prompt_tokens. length: the model's context.
 
-    system: the system message and what the template says before the first message. tools: their definitions and
-    results. question: the user's last message. begun: what the answer goes on from. history: all else. The template's
-    own text counts with what it stands before.
+    The parts of the prompt that `GET /api/replies/{id}/prompt` lists, summed up. template: the template's own text.
+    system: system messages and settings that the template writes. tools: their definitions and results. question: the
+    user's last message. begun: what the answer goes on from. history: all else.
     """
 
     length: int
+    template: int
     system: int
     history: int
     images: int
@@ -70,7 +73,7 @@ class MuseMetrics:
     all parts of the answer but those in which the process died: of these nothing is known. context: what fills the
     model's context now, with `thinking` and `answer`; all but `length` together are prompt_tokens and
     completion_tokens. null: the worker does not tell. finish_reason also says `cancelled`, which OpenAI's field has no
-    word for.
+    word for. length_limit: which limit an answer with finish_reason `length` came to.
     """
 
     prompt_tokens: int
@@ -103,6 +106,7 @@ class MuseMetrics:
     cancelled: bool = False
     context: ContextShares | None = None
     finish_reason: AnswerEnd
+    length_limit: LengthLimit | None = None
 
     @property
     def session_reset_explanation(self) -> str | None:

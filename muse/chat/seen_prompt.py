@@ -7,8 +7,7 @@ so. Nothing here is computed before somebody asks, but for the shares, which eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterator
 from typing import Final, Literal, get_args
 
 import attrs
@@ -25,7 +24,7 @@ from muse.protocol import Accepted, IdsSegment, ImageSegment, Ready, TextSegment
 Kind = Literal["scaffold", "text", "answer", "begun", "image"]
 """The template's own text; a client's; the exact ids of an earlier answer; what this answer goes on from; a picture."""
 
-Share = Literal["system", "history", "images", "tools", "question", "begun"]
+Share = Literal["template", "system", "history", "images", "tools", "question", "begun"]
 SHARES: Final[tuple[Share, ...]] = get_args(Share)
 
 _NOT_YET: Final = "The model has not taken this prompt, so its tokens are not counted."
@@ -161,45 +160,36 @@ class SeenPrompt:
         """What the prompt's tokens were spent on, in all exactly its tokens; None while they are not known."""
         segments = self.segments()
         spent: dict[Share, int] = dict.fromkeys(SHARES, 0)
-        for segment, share in zip(segments, self._share_of(segments), strict=True):
+        asked = max((index for index, said in enumerate(self.messages) if said.role == "user"), default=-1)
+        for segment in segments:
             if segment.tokens is None:
                 return None
-            spent[share] += segment.tokens
+            spent[_share_of(segment, asked)] += segment.tokens
         return ContextShares(length=self.model.context_length, **spent) if segments else None
 
-    def _share_of(self, segments: Sequence[SeenSegment]) -> list[Share]:
-        """The template's text counts with what it leads to; what it says before anything else is system, and what it
-        ends with asks the question."""
-        asked = max((index for index, said in enumerate(self.messages) if said.role == "user"), default=-1)
-        shares: list[Share] = []
-        for segment, behind in reversed([*pairwise([*segments, SeenSegment(kind="begun")])]):
-            match segment.kind:
-                case "scaffold" if not shares or behind.kind == "begun":
-                    share: Share = "question"
-                case "scaffold" if behind.kind == "image":
-                    share = _said(behind, asked)
-                case "scaffold":
-                    share = shares[-1]
-                case "image":
-                    share = "images"
-                case "begun":
-                    share = "begun"
-                case "answer":
-                    share = "history"
-                case "text":
-                    share = _said(segment, asked)
-            shares.append(share)
-        shares.reverse()
-        for index, segment in enumerate(segments):
-            if segment.kind != "scaffold":
-                break
-            shares[index] = "system"
-        return shares
+
+def _share_of(segment: SeenSegment, asked: int) -> Share:
+    """asked: index of the message that the answer is to."""
+    match segment.kind:
+        case "scaffold":
+            return "template"
+        case "image":
+            return "images"
+        case "begun":
+            return "begun"
+        case "answer":
+            return "history"
+        case "text":
+            return _said(segment, asked)
 
 
 def _said(segment: SeenSegment, asked: int) -> Share:
-    if segment.role in ("tools", "tool"):
-        return "tools"
-    if segment.role in ("system", "settings", None):
-        return "system"
-    return "question" if segment.message == asked else "history"
+    match segment.role:
+        case "tools" | "tool":
+            return "tools"
+        case "system" | "settings":
+            return "system"
+        case None:
+            return "template"
+        case _:
+            return "question" if segment.message == asked else "history"

@@ -51,6 +51,7 @@ from muse.chat.template_checks import (
 from muse.chat.template_messages import hermes_messages, native_messages, native_tools
 from muse.chat.template_sandbox import TemplateEnvironment, TemplateLimits, TemplateTimeExceeded
 from muse.errors import ClientFault, EnvironmentFault, JsonScalar
+from muse.exhaustion import reason_of
 from muse.protocol import Segment
 
 MAX_SOURCE_CHARS: Final = 256 * 1024
@@ -122,7 +123,7 @@ class ChatTemplate:
             template = environment.from_string(source)
             names = environment.free_names(source)
         except Exception as fault:  # compiling a stranger's text may raise anything
-            raise _invalid(f"{type(fault).__name__}: {fault}") from fault
+            raise _invalid(reason_of(fault)) from fault
         return cls(
             template,
             environment,
@@ -304,7 +305,7 @@ class ChatTemplate:
         except TemplateError as fault:
             raise _refused(str(fault.message or type(fault).__name__)) from fault
         except Exception as fault:  # compiled from a stranger's text, it may raise anything
-            raise _refused(f"{type(fault).__name__}: {fault}") from fault
+            raise _refused(reason_of(fault)) from fault
 
     def _check_unknown(self, rendered: MarkedText) -> None:
         """Text of unknown origin must not spell a control token, whole or in part: it may be the template's

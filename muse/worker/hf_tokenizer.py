@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from llguidance import LLTokenizer, TokenizerWrapper
 
+from muse.exhaustion import reason_of
 from muse.worker.engines.base import EngineFault
 
 BEGIN: Final = "<|begin_of_text|>"
@@ -184,8 +185,7 @@ class _PlainText:
 
 
 def _no_tokenizer(path: Path, fault: Exception) -> str:
-    reason = f"{type(fault).__name__} {str(fault)[:200]}"
-    return f"{path} is no tokenizer.json of Hugging Face's form ({reason})"
+    return f"{path} is no tokenizer.json of Hugging Face's form ({reason_of(fault)[:200]})"
 
 
 def _fault(message: str) -> EngineFault:

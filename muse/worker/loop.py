@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, assert_never
 
 import attrs
 
-from muse.exhaustion import is_exhaustion
+from muse.exhaustion import is_exhaustion, reason_of
 from muse.protocol import (
     MAY_BE_A_CRASH,
     Cancel,
@@ -194,7 +194,7 @@ class ProtocolLoop:
             self.leave(exits.LOAD_FAILED)
         except BaseException as fault:
             traceback.print_exc()
-            self._refuse(None, _code_of(fault), f"loading failed: {type(fault).__name__}: {fault}", fatal=True)
+            self._refuse(None, _code_of(fault), f"The load failed unexpectedly: {reason_of(fault)}.", fatal=True)
             self.leave(exits.LOAD_FAILED)
         with self._lock:
             self._max_inflight = ready.max_inflight_requests
@@ -245,7 +245,8 @@ class ProtocolLoop:
             )
         except Exception as fault:
             traceback.print_exc()
-            return Error(request_id=request_id, code=_code_of(fault), message=f"{type(fault).__name__}: {fault}"[:500])
+            message = f"The engine failed unexpectedly: {reason_of(fault)[:400]}."
+            return Error(request_id=request_id, code=_code_of(fault), message=message)
 
 
 def _code_of(fault: BaseException) -> ErrorCode:

@@ -79,7 +79,7 @@ async def test_a_request_waits_for_a_loading_model(core: CoreFactory) -> None:
 
 
 async def test_a_failed_model_fails_the_request_with_its_reason(core: CoreFactory) -> None:
-    """Also one that was already waiting when loading failed."""
+    """Also one that was already waiting when loading failed. The worker's own words are apart."""
     async with core({"load_ms": 200, "faults": [{"at": "load", "do": "error_fatal"}]}) as running:
         early = await start(running, chat("hi"))
         outcome = await early.wait_outcome()
@@ -87,15 +87,26 @@ async def test_a_failed_model_fails_the_request_with_its_reason(core: CoreFactor
         assert outcome.fault.status == 503
         late = await (await start(running, chat("hi"))).wait_outcome()
         assert isinstance(late, Failed)
-        assert late.fault.detail == running.board.value.worker.reason
+        assert late.fault.detail.startswith("The model is not running.")
+        assert late.fault.data["details"] == running.board.value.worker.reason
 
 
 async def test_max_tokens_ends_with_length(core: CoreFactory) -> None:
     """The budget is the worker's; the reason is told."""
     async with core(SCRIPT) as running:
         reply = await start(running, chat("hi", max_tokens=2))
-        assert (await finished(reply)).finish_reason == "length"
+        outcome = await finished(reply)
+        assert (outcome.finish_reason, outcome.metrics.length_limit) == ("length", "max_tokens")
         assert reply.text("answer") == "Hello, "
+
+
+async def test_a_full_context_ends_with_length_and_is_told_from_the_budget(core: CoreFactory) -> None:
+    """Without max_tokens, and with one that there is no room for; an answer that ends by itself names no limit."""
+    async with core({**SCRIPT, "context_length": 40}) as running:
+        for max_tokens in (None, 39):
+            outcome = await finished(await start(running, chat("slow", max_tokens=max_tokens)))
+            assert (outcome.finish_reason, outcome.metrics.length_limit) == ("length", "context")
+        assert (await finished(await start(running, chat("hi")))).metrics.length_limit is None
 
 
 async def test_a_stop_string_over_tokens_cuts_and_ends_with_stop(core: CoreFactory) -> None:

@@ -100,7 +100,7 @@ def test_health_answers_while_the_model_loads(scripted_server: Start) -> None:
 
 
 def test_a_model_that_is_not_there_is_told_everywhere(tmp_path: Path) -> None:
-    """The server still serves; state failed names the file; a request gets 503 with the same words."""
+    """The server still serves; state failed names the file; a request gets 503, and the same words as details."""
     missing = tmp_path / "no such model.gguf"
     server = ServerProcess(["--model", str(missing)], home=tmp_path / "home")
     try:
@@ -108,7 +108,8 @@ def test_a_model_that_is_not_there_is_told_everywhere(tmp_path: Path) -> None:
         assert str(missing) in state["worker"]["reason"]
         refused = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]})
         assert refused.status_code == 503
-        assert str(missing) in refused.json()["error"]["message"]
+        assert str(missing) in refused.json()["error"]["details"]
+        assert "Errno" not in refused.text
         assert server.get("/health").json()["status"] == "ok"
     finally:
         assert server.stop() == 0

@@ -26,6 +26,12 @@ document.addEventListener("securitypolicyviolation", (event) =>
   window.policyReports.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
 """
 
+CHATS_OF_TAB = """(() => {
+  const left = JSON.parse(sessionStorage.getItem("muse.left-chats") ?? "[]").map(({session}) => session);
+  return [sessionStorage.getItem("muse.session"), ...left].map((id) => new URL(`/v1/sessions/${id}`, location).href);
+})()"""
+"""Addresses of the open chat and of those that were left."""
+
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
@@ -107,14 +113,14 @@ def open_page(
     yield open_at
     reports: list[str] = []
     for page in pages:
-        chat = None
+        chats: list[str] = []
         with contextlib.suppress(Error):  # the page was closed by its test
             reports += page.evaluate("window.policyReports")
-            chat = page.evaluate("new URL(`/v1/sessions/${sessionStorage.getItem('muse.session')}`, location).href")
+            chats = page.evaluate(CHATS_OF_TAB)
         page.context.close()
         # An answer does not end with its page: what a test leaves running would hold up those after it.
         with contextlib.suppress(httpx.HTTPError):
-            if chat is not None:
+            for chat in chats:
                 httpx.delete(chat)
     assert reports == []
     assert watch.unexpected() == []

@@ -214,16 +214,16 @@ def test_the_chats(page: Page, axe: Axe) -> None:
     axe.look("chats, none", "#chats")
     for text in ("plain one", "plain two"):
         wait_over(ask(page, text))
-        page.get_by_label("Keep this chat in this browser").check()
-        page.get_by_role("button", name=f"Delete {text}").wait_for()
+        page.get_by_label("Save this chat in this browser").check()
+        page.get_by_role("button", name=f"Delete {text}").last.wait_for()
         page.get_by_role("button", name="New chat").click()
     give(page, "no chat")
     page.get_by_role("alert").wait_for()
     page.get_by_role("button", name="plain one").first.click()
     expect(page.locator("[aria-current]")).to_have_count(1)
-    page.get_by_role("button", name="Delete plain two").click()
-    page.get_by_label("Keep this chat in this browser").click()
-    expect(page.get_by_role("group", name="Keep it no more?")).to_be_visible()
+    page.get_by_role("button", name="Delete plain two").last.click()
+    page.get_by_label("Save this chat in this browser").click()
+    expect(page.get_by_role("group", name="Stop saving this chat?")).to_be_visible()
     axe.look("chats")
 
 
@@ -246,7 +246,7 @@ def test_a_server_that_is_not_ready(page: Page, script: str, thinking_server: Se
         waiting = ask(page, "anything").locator(".waiting")
         for words, sign in {
             "to load, 40 %": {"phase": "loading", "fraction": 0.4},
-            "In line, place 2": {"phase": "queued", "position": 2},
+            "Queued, 2nd": {"phase": "queued", "position": 2},
             "Reading": {"phase": "prefill", "processed": 500, "total": 1000, "reused": 100},
             "restarting": {"phase": "restarting"},
         }.items():

@@ -33,7 +33,7 @@ def open_chats(page: Page) -> None:
 def saved(page: Page, form: str) -> tuple[str, str]:
     """Save the chat; name and text of the file."""
     with page.expect_download() as download:
-        page.get_by_role("button", name=f"Save as {form}").click()
+        page.get_by_role("button", name=f"Export as {form}").click()
     return download.value.suggested_filename, Path(download.value.path()).read_text("utf-8")
 
 
@@ -78,7 +78,7 @@ def test_a_chat_is_saved_and_opened_again(thinking_page: Page, thinking_server: 
     open_chats(page)
     with told(page):
         give(page, text, name)
-    expect(page.locator(".remark").first).to_contain_text("is open")
+    expect(page.locator(".remark").first).to_contain_text("was imported")
     opened = page.locator(".from-model")
     expect(opened).to_have_count(1)
     expect(text_of(opened)).to_contain_text("That is all.")
@@ -119,8 +119,8 @@ def test_the_chat_before_is_brought_back(chromium_page: Page, chat_server: Serve
         give(chromium_page, document({"role": "system", "content": "Second."}, {"role": "user", "content": "Open?"}))
     expect(chromium_page.locator(".bubble")).to_have_text(["Open?"])
     expect(chromium_page.locator(".from-model")).to_contain_text("This message has no answer yet.")
-    with told(chromium_page):
-        chromium_page.get_by_role("button", name="Bring it back").click()
+    chromium_page.get_by_role("button", name="Reopen").click()
+    expect(chromium_page.locator(".from-model")).to_have_count(2)
     assert shown(chromium_page) == before
     assert held(chromium_page, chat_server) == ["First.", *before]
     chromium_page.reload()
@@ -148,9 +148,9 @@ def test_a_file_of_anybody_is_shown_as_text(chromium_page: Page) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("not json", "not written in JSON"),
-        (b"\xff\xfe", "not written in UTF-8"),
-        ('{"format": "muse-chat", "version": 9}', "another version"),
+        ("not json", "not JSON"),
+        (b"\xff\xfe", "not UTF-8 text"),
+        ('{"format": "muse-chat", "version": 9}', "version 9"),
         (document({"role": "user", "content": 7}), "messages[0].content must be text"),
         (
             document({"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.example/"}}]}),
@@ -177,13 +177,13 @@ def test_what_is_no_chat_is_refused_in_words(chromium_page: Page, content: bytes
     else:
         give(chromium_page, content)
     fault = chromium_page.get_by_role("alert")
-    expect(fault).to_contain_text("chat.json was not opened.")
+    expect(fault).to_contain_text("Couldn’t import chat.json:")
     expect(fault).to_contain_text(words)
     assert shown(chromium_page) == ["short", "Short answer."]
 
 
 def test_a_running_answer_is_saved_as_far_as_it_is(chromium_page: Page) -> None:
-    """It says that it was still being written; opening a file ends it."""
+    """It says that it was still being written; importing a file leaves it running in its chat."""
     answer = ask(chromium_page, "endless")
     expect(answer.locator(".prose")).to_contain_text("on and")
     open_chats(chromium_page)
@@ -202,6 +202,6 @@ def test_nothing_is_saved_of_an_empty_chat(open_page: Callable[..., Page], chat_
     """The buttons cannot be used until something was said."""
     page = open_page(chat_server.url)
     open_chats(page)
-    expect(page.get_by_role("button", name="Save as JSON")).to_be_disabled()
+    expect(page.get_by_role("button", name="Export as JSON")).to_be_disabled()
     wait_over(ask(page, "short"))
-    expect(page.get_by_role("button", name="Save as JSON")).to_be_enabled()
+    expect(page.get_by_role("button", name="Export as JSON")).to_be_enabled()

@@ -243,11 +243,15 @@ def test_new_chat_puts_away_what_was_being_written(chromium_page: Page) -> None:
     expect(composer(chromium_page)).to_have_value("")
     expect(queued(chromium_page)).to_have_count(0)
     composer(chromium_page).fill("new words")
-    chromium_page.get_by_role("button", name="Bring back the last chat").click()
-    expect(composer(chromium_page)).to_have_value("half a\n\nnew words")
+    chromium_page.get_by_role("button", name="Reopen the previous chat").click()
+    expect(composer(chromium_page)).to_have_value("half a")
     expect(attached(chromium_page)).to_have_count(1)
     expect(queued(chromium_page)).to_have_text("queued words")
-    expect(status_words(chromium_page)).to_contain_text("Not sent yet.")
+    expect(status_words(chromium_page)).to_contain_text("Sent when this answer is done.")
+    chromium_page.get_by_role("button", name="Chats", exact=True).click()
+    chromium_page.get_by_role("button", name="new words closed").click()
+    expect(composer(chromium_page)).to_have_value("new words")
+    expect(queued(chromium_page)).to_have_count(0)
 
 
 def test_arrow_keys_bring_back_what_was_said(chromium_page: Page) -> None:

@@ -106,8 +106,8 @@ def test_the_receipt_says_what_the_model_remembered(chromium_page: Page) -> None
     assert receipt["session_reset_reason"] == "rewound"
     assert rows["Memory"] == receipt["session_reset_explanation"]
     reused, new = receipt["reused_prompt_tokens"], receipt["prefilled_prompt_tokens"]
-    assert rows["Conversation"] == f"{reused + new} tokens: {reused} reused, {new} new"
-    assert {"Reading", "First token", "Answer", "In all"} <= set(rows)
+    assert rows["Prompt"] == f"{reused + new} tokens: {reused} reused, {new} new"
+    assert {"Reading", "First token", "Answer", "Total"} <= set(rows)
 
 
 def test_reading_tells_what_is_new_and_how_fast(open_page: Callable[..., Page], scripted_server: Start) -> None:

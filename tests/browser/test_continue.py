@@ -78,7 +78,7 @@ def test_a_cut_answer_goes_on_in_its_place(thinking_page: Page, thinking_server:
 def test_thinking_that_used_the_budget_up_says_so(thinking_page: Page, thinking_server: ServerProcess) -> None:
     """The thought stays open under words of what happened; Answer now ends it without another token of it."""
     answer = cut_answer(thinking_page, 14)
-    expect(answer.locator(".note")).to_contain_text("Cut off while it was thinking")
+    expect(answer.locator(".note")).to_contain_text("Cut off while thinking")
     expect(head_of(answer)).to_have_attribute("aria-expanded", "true")
     expect(head_of(answer)).to_contain_text("Thought for under 1 s · 12 tokens")
     thought = newest(thinking_page, thinking_server)["reasoning_content"]
@@ -103,10 +103,10 @@ def test_a_real_model_goes_on_as_if_it_had_not_been_cut(
     page.wait_for_selector(".status.ready")
     longest_answer(page, "40")
     answer = wait_over(ask(page, known["messages"][0]["content"]))
-    expect(answer.locator(".note")).to_contain_text("Cut off while it was thinking")
+    expect(answer.locator(".note")).to_contain_text("Cut off while thinking")
     go_on(answer)
     wait_over(answer)
-    expect(answer.locator(".note")).to_contain_text("Cut off: the answer")
+    expect(answer.locator(".note")).to_contain_text("Cut off: the longest answer")
     longest_answer(page, "")
     go_on(answer)
     wait_over(answer)
@@ -214,7 +214,7 @@ def test_an_answer_that_failed_after_text_goes_on(thinking_page: Page, thinking_
 
 
 def test_an_answer_of_another_chat_does_not_go_on(thinking_page: Page, watch: PageWatch) -> None:
-    """In a copy of the tab, and when it was brought back after its session was closed: ask anew, or in its place."""
+    """In a copy of the tab: ask anew, or in its place. One that was left and reopened in its own tab does."""
     watch.expected.append("a popup")
     answer = cut_answer(thinking_page, 45)
     expect(answer.get_by_role("button", name="Continue")).to_be_visible()
@@ -224,7 +224,8 @@ def test_an_answer_of_another_chat_does_not_go_on(thinking_page: Page, watch: Pa
     expect(copied.value.get_by_role("button", name="Continue")).to_have_count(0)
     copied.value.close()
     thinking_page.get_by_role("button", name="New chat").click()
-    thinking_page.get_by_role("button", name="Bring back the last chat").click()
+    thinking_page.get_by_role("button", name="Reopen the previous chat").click()
     expect(answer.locator(".note")).to_contain_text("Cut off")
-    expect(answer.get_by_role("button", name="Continue")).to_have_count(0)
-    expect(answer.get_by_role("button", name="Regenerate")).to_be_visible()
+    go_on(answer)
+    wait_over(answer)
+    expect(text_of(answer)).to_contain_text("That is all.")

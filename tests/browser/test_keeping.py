@@ -41,12 +41,12 @@ FULL = """() => {
 def keep(page: Page) -> None:
     """Switch it on, with the sheet open."""
     open_chats(page)
-    page.get_by_label("Keep this chat in this browser").check()
+    page.get_by_label("Save this chat in this browser").check()
 
 
 def rows(page: Page) -> Locator:
     """The kept chats in the sheet."""
-    return page.locator("#chats .row-main")
+    return page.get_by_role("region", name="Saved chats").locator(".row-main")
 
 
 def kept(page: Page) -> Any:
@@ -67,9 +67,9 @@ def test_nothing_is_kept_until_it_is_switched_on(chromium_page: Page, chat_serve
     """No database at first; once on, the chat comes back with the next visit, and further turns are kept, too."""
     wait_over(ask(chromium_page, "short one"))
     open_chats(chromium_page)
-    expect(chromium_page.get_by_label("Keep this chat in this browser")).not_to_be_checked()
+    expect(chromium_page.get_by_label("Save this chat in this browser")).not_to_be_checked()
     assert kept(chromium_page) is None or kept(chromium_page) == [[], []]
-    chromium_page.get_by_label("Keep this chat in this browser").check()
+    chromium_page.get_by_label("Save this chat in this browser").check()
     expect(chromium_page.locator("#keeping-help")).to_contain_text("IndexedDB")
     expect(rows(chromium_page)).to_have_text(["short oneopen"])
     wait_over(ask(chromium_page, "hello there"))
@@ -115,7 +115,7 @@ def test_pictures_are_kept_once_each(chromium_page: Page) -> None:
     give(
         chromium_page, document({"role": "user", "content": parts}, answer, {"role": "user", "content": parts}, answer)
     )
-    chromium_page.get_by_label("Keep this chat in this browser").check()
+    chromium_page.get_by_label("Save this chat in this browser").check()
     expect(rows(chromium_page)).to_have_text(["Lookopen"])
     chats, pictures = kept(chromium_page)
     assert pictures == [PIXEL]
@@ -129,7 +129,7 @@ def test_pictures_are_kept_once_each(chromium_page: Page) -> None:
     chromium_page.get_by_role("button", name="Delete", exact=True).click()
     expect(rows(chromium_page)).to_have_count(0)
     assert kept(chromium_page) == [[], []]
-    expect(chromium_page.get_by_label("Keep this chat in this browser")).not_to_be_checked()
+    expect(chromium_page.get_by_label("Save this chat in this browser")).not_to_be_checked()
 
 
 def test_a_picture_that_was_deleted_is_kept_no_more(chromium_page: Page) -> None:
@@ -139,7 +139,7 @@ def test_a_picture_that_was_deleted_is_kept_no_more(chromium_page: Page) -> None
     open_chats(page)
     seen = {"role": "assistant", "content": "Seen."}
     give(page, document({"role": "user", "content": "Hello"}, seen, {"role": "user", "content": parts}, seen))
-    page.get_by_label("Keep this chat in this browser").check()
+    page.get_by_label("Save this chat in this browser").check()
     expect(rows(page)).to_have_text(["Helloopen"])
     assert kept(page)[1] == [PIXEL]
     page.get_by_role("button", name="Delete from here").nth(2).click()
@@ -152,19 +152,19 @@ def test_chats_are_opened_left_and_brought_back(chromium_page: Page) -> None:
     wait_over(ask(chromium_page, "short one"))
     keep(chromium_page)
     chromium_page.get_by_role("button", name="New chat").click()
-    expect(chromium_page.get_by_label("Keep this chat in this browser")).not_to_be_checked()
+    expect(chromium_page.get_by_label("Save this chat in this browser")).not_to_be_checked()
     chromium_page.reload()
     open_chats(chromium_page)
     expect(rows(chromium_page)).to_have_count(1)
     expect(chromium_page.locator(".turn")).to_have_count(0)
     wait_over(ask(chromium_page, "hello there"))
-    chromium_page.get_by_label("Keep this chat in this browser").check()
+    chromium_page.get_by_label("Save this chat in this browser").check()
     expect(rows(chromium_page)).to_have_count(2)
     wait_over(ask(chromium_page, "short two"))
     rows(chromium_page).get_by_text("short one").click()
     expect(chromium_page.locator(".bubble")).to_have_text(["short one"])
     expect(chromium_page.locator("#chats [aria-current]")).to_contain_text("short one")
-    chromium_page.get_by_role("button", name="Bring it back").click()
+    chromium_page.get_by_role("button", name="Reopen").click()
     expect(chromium_page.locator(".bubble")).to_have_text(["hello there", "short two"])
     expect(chromium_page.locator("#chats [aria-current]")).to_contain_text("hello there")
     rows(chromium_page).get_by_text("short one").click()
@@ -174,11 +174,11 @@ def test_chats_are_opened_left_and_brought_back(chromium_page: Page) -> None:
 
 def test_words_are_found_in_kept_chats(chromium_page: Page) -> None:
     """In questions and answers, once there are so many that looking is work; Escape shows all again."""
-    finder = chromium_page.get_by_label("Find words in kept chats")
+    finder = chromium_page.get_by_label("Search chats")
     open_chats(chromium_page)
     for number, words in enumerate(["short one", "short two", "Say HELLO", "short four", "short five"], start=1):
         wait_over(ask(chromium_page, words))
-        chromium_page.get_by_label("Keep this chat in this browser").check()
+        chromium_page.get_by_label("Save this chat in this browser").check()
         expect(rows(chromium_page)).to_have_count(number)
         chromium_page.get_by_role("button", name="New chat").click()
     expect(rows(chromium_page)).to_have_count(5)
@@ -189,7 +189,7 @@ def test_words_are_found_in_kept_chats(chromium_page: Page) -> None:
     expect(rows(chromium_page)).to_have_count(4)
     finder.fill("nowhere")
     expect(rows(chromium_page)).to_have_count(0)
-    expect(chromium_page.locator("#chats")).to_contain_text("These words are in none of them.")
+    expect(chromium_page.locator("#chats")).to_contain_text("No matches")
     finder.press("Escape")
     expect(finder).to_have_value("")
     expect(rows(chromium_page)).to_have_count(5)
@@ -213,7 +213,7 @@ def test_an_edit_is_kept_only_once_the_model_has_taken_it(chromium_page: Page) -
     held_back[0].continue_()
     wait_over(page.locator(".from-model"))
     page.get_by_role("button", name="New chat").click()
-    expect(page.locator("#chats .row")).to_contain_text("2 turns")
+    expect(rows(page)).to_contain_text("2 turns")
     assert contents(kept(page)[0][0]["document"]["messages"]) == ["short edited", "Short answer."]
 
 
@@ -222,14 +222,14 @@ def test_switching_it_off_asks_and_deletes(chromium_page: Page) -> None:
     wait_over(ask(chromium_page, "short one"))
     keep(chromium_page)
     expect(rows(chromium_page)).to_have_count(1)
-    switch = chromium_page.get_by_label("Keep this chat in this browser")
+    switch = chromium_page.get_by_label("Save this chat in this browser")
     switch.click()
-    expect(chromium_page.get_by_role("button", name="Go on keeping it")).to_be_focused()
+    expect(chromium_page.get_by_role("button", name="Keep saving")).to_be_focused()
     chromium_page.keyboard.press("Escape")
     expect(switch).to_be_checked()
     assert len(kept(chromium_page)[0]) == 1
     switch.click()
-    chromium_page.get_by_role("button", name="Delete the kept copy").click()
+    chromium_page.get_by_role("button", name="Delete the saved copy").click()
     expect(switch).not_to_be_checked()
     expect(rows(chromium_page)).to_have_count(0)
     wait_over(ask(chromium_page, "hello there"))
@@ -252,8 +252,8 @@ def test_all_are_deleted_at_once_in_other_tabs_too(
     open_chats(other)
     rows(other).click()
     expect(other.locator(".remark").first).to_contain_text("open in another tab, which keeps it")
-    expect(other.get_by_label("Keep this chat in this browser")).not_to_be_checked()
-    other.get_by_role("button", name="Delete all kept chats").click()
+    expect(other.get_by_label("Save this chat in this browser")).not_to_be_checked()
+    other.get_by_role("button", name="Delete all saved chats").click()
     other.get_by_role("button", name="Delete", exact=True).click()
     expect(rows(other)).to_have_count(0)
     expect(chromium_page.locator(".remark").first).to_contain_text("deleted from the browser’s storage in another tab")
@@ -275,7 +275,7 @@ def test_a_chat_is_kept_anew_after_the_data_of_the_page_were_cleared(
     assert kept(page) is None
     wait_over(ask(page, "hello there"))
     page.get_by_role("button", name="New chat").click()
-    expect(page.locator("#chats .row")).to_contain_text("4 turns")
+    expect(rows(page)).to_contain_text("4 turns")
     expect(page.get_by_role("alert")).to_have_count(0)
 
 
@@ -315,7 +315,7 @@ def test_a_full_storage_is_said_and_loses_nothing(
     page.evaluate(FULL)
     wait_over(ask(page, "hello there"))
     banner = page.get_by_role("alert")
-    expect(banner).to_contain_text("This chat is not kept")
+    expect(banner).to_contain_text("This chat is not saved")
     expect(banner).to_contain_text("storage is full")
     assert len(kept(page)[0][0]["document"]["messages"]) == 2
     page.evaluate("() => { IDBObjectStore.prototype.put = window.realPut; }")

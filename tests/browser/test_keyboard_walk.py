@@ -157,7 +157,7 @@ def test_reading_and_going_about_in_a_chat(page: Page, hands: Hands) -> None:
     wait_over(say(hands, "plain"))
     hands.use_before(button(page, "Chats"))
     hands.is_on(page.get_by_role("heading", name="Chats", exact=True))
-    hands.go(button(page, "Open a file"))
+    hands.go(button(page, "Import"))
     with page.expect_file_chooser() as chooser:
         hands.press("Enter")
     chooser.value.set_files({"name": "chat.json", "mimeType": "application/json", "buffer": EVERY_KIND.encode()})
@@ -200,7 +200,7 @@ def test_reading_and_going_about_in_a_chat(page: Page, hands: Hands) -> None:
     wait_until(page, "!document.querySelector('.jump')")
     hands.use_before(page.get_by_role("button", name="Dismiss"))
     hands.is_on(composer(page))
-    hands.use_before(page.get_by_role("button", name="Bring it back"))
+    hands.use_before(page.get_by_role("button", name="Reopen"))
     hands.is_on(composer(page))
     expect(page.locator(".turn")).to_have_count(2)
 
@@ -220,7 +220,7 @@ def test_files_and_new_chats(page: Page, hands: Hands) -> None:
     wait_over(say(hands, "plain"))
     hands.use_before(button(page, "New chat"))
     hands.is_on(composer(page))
-    hands.use_before(button(page, "Bring back the last chat"))
+    hands.use_before(button(page, "Reopen the previous chat"))
     hands.is_on(composer(page))
     expect(page.locator(".turn")).to_have_count(2)
 
@@ -306,17 +306,17 @@ def test_saving_and_keeping_chats(page: Page, hands: Hands) -> None:
     title = page.get_by_role("heading", name="Chats", exact=True)
     hands.is_on(title)
     for form in ("JSON", "Markdown"):
-        hands.go(button(page, f"Save as {form}"))
+        hands.go(button(page, f"Export as {form}"))
         with page.expect_download():
             hands.press("Enter")
-        hands.is_on(button(page, f"Save as {form}"))
-    keep = page.get_by_label("Keep this chat in this browser")
+        hands.is_on(button(page, f"Export as {form}"))
+    keep = page.get_by_label("Save this chat in this browser")
     bin_ = button(page, "Delete plain one")
-    everything = button(page, "Delete all kept chats")
+    everything = button(page, "Delete all saved chats")
     hands.use(keep, "Space")
     bin_.wait_for()
     hands.press("Space")
-    hands.is_on(button(page, "Go on keeping it"))
+    hands.is_on(button(page, "Keep saving"))
     hands.press("Enter")
     hands.is_on(keep)
     for opens, no in ((bin_, "Escape"), (everything, "Enter")):
@@ -335,7 +335,7 @@ def test_saving_and_keeping_chats(page: Page, hands: Hands) -> None:
     expect(page.locator("#chats .row")).to_have_count(0)
     hands.use(keep, "Space")
     hands.press("Space")
-    hands.use(button(page, "Delete the kept copy"))
+    hands.use(button(page, "Delete the saved copy"))
     hands.is_on(keep)
     hands.press("Escape")
     hands.is_on(opener)

@@ -193,7 +193,7 @@ def test_a_text_does_not_wait_for_its_files(chromium_page: Page) -> None:
 
 
 def test_a_late_draft_belongs_to_its_chat(chromium_page: Page) -> None:
-    """It does not come into a chat that was begun meanwhile, but comes back with its own."""
+    """It does not come into a chat that was begun meanwhile, but comes back with its own; neither text is lost."""
     page = chromium_page
     wait_over(ask(page, "short one"))
     add(page, SAVE)
@@ -209,9 +209,12 @@ def test_a_late_draft_belongs_to_its_chat(chromium_page: Page) -> None:
         held.let_go()
     expect(page.get_by_role("button", name="Send")).to_be_enabled()
     expect(composer(page)).to_have_value("of the second")
-    page.get_by_role("button", name="Bring back the last chat").click()
-    expect(composer(page)).to_have_value("of the first chat\n\nof the second")
+    page.get_by_role("button", name="Reopen the previous chat").click()
+    expect(composer(page)).to_have_value("of the first chat")
     expect(attached(page)).to_contain_text("save.py")
+    page.get_by_role("button", name="Chats", exact=True).click()
+    page.get_by_role("button", name="of the second closed").click()
+    expect(composer(page)).to_have_value("of the second")
 
 
 def test_a_system_message_written_meanwhile_stays(chromium_page: Page) -> None:

@@ -155,7 +155,7 @@ def test_sheets_and_lists_fit_a_finger(open_page: Callable[..., Page], chat_serv
     page.get_by_role("button", name="Send").tap()
     wait_over(page.locator(".from-model"))
     page.get_by_role("button", name="Chats", exact=True).tap()
-    page.get_by_label("Keep this chat in this browser").check()
+    page.get_by_label("Save this chat in this browser").check()
     page.get_by_role("button", name="Delete short").tap()
     assert page.evaluate(TOO_SMALL) == []
     page.get_by_role("button", name="Cancel").tap()

@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PageWatch
 from tests.browser.held_stream import holding
-from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over
+from tests.browser.scripts import CHAT_SCRIPT, ask, record_requests, wait_over
 from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
@@ -34,17 +34,44 @@ def test_a_message_sent_while_the_model_loads_is_answered(
 
 
 def test_a_model_that_cannot_load_gives_its_reason(
-    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess], watch: PageWatch
+    open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]
 ) -> None:
-    """State failed: the reason stands above the composer; a message fails where it stands, with a retry."""
+    """One card with one sentence, the reason on request; nothing can be sent, and what is written stays."""
     server = scripted_server({"nonsense": True}, ready=False)
     server.wait_state("failed")
-    watch.expected.append("503")
     page = open_page(server.url)
     expect(page.get_by_test_id("status")).to_contain_text("Model failed")
-    expect(page.locator(".banner")).to_contain_text("nonsense")
-    answer = wait_over(ask(page, "anyone there?"), "failed")
-    expect(answer.get_by_role("button", name="Retry")).to_be_visible()
+    card = page.locator(".banner")
+    expect(card).to_contain_text("The model could not be loaded.")
+    expect(card).not_to_contain_text("nonsense")
+    expect(page.locator(".empty")).not_to_contain_text("You are talking to")
+    card.get_by_role("button", name="Details").click()
+    expect(card).to_contain_text("nonsense")
+    bodies = record_requests(page)
+    field = page.get_by_label("Message", exact=True)
+    field.fill("anyone there?")
+    send = page.get_by_role("button", name="Send")
+    expect(send).to_be_disabled()
+    expect(send).to_have_attribute("title", "Send: not while the model is not running")
+    field.press("Enter")
+    expect(field).to_have_value("anyone there?")
+    assert bodies == []
+
+
+def test_a_file_that_is_not_there_is_named_without_error_numbers(
+    open_page: Callable[..., Page], tmp_path: Path
+) -> None:
+    """What and where in words, once."""
+    server = ServerProcess(["--engine", "scripted", "--model", str(tmp_path / "gone.json")], home=tmp_path / "home")
+    try:
+        server.wait_state("failed")
+        page = open_page(server.url)
+        page.get_by_role("button", name="Details").click()
+        expect(page.locator(".failure-details")).to_contain_text("gone.json: No such file or directory")
+        assert "Errno" not in page.locator("body").inner_text()
+        page.close()
+    finally:
+        assert server.stop() == 0
 
 
 def test_another_try_after_the_cause_is_mended(
@@ -53,12 +80,15 @@ def test_another_try_after_the_cause_is_mended(
     tmp_path: Path,
     watch: PageWatch,
 ) -> None:
-    """Try again starts the model anew, and the failed answer can then be had."""
-    server = scripted_server({"nonsense": True}, ready=False)
-    server.wait_state("failed")
+    """Try again starts the model anew; the answer that waited for it can then be had, and no card is left."""
+    server = scripted_server({"load_ms": 2000, "faults": [{"at": "load", "do": "error_fatal"}]}, ready=False)
     watch.expected.append("503")
     page = open_page(server.url)
     answer = wait_over(ask(page, "short"), "failed")
+    expect(answer.get_by_role("group", name="Error")).to_contain_text("The model was not running")
+    expect(answer.get_by_role("button", name="Retry")).to_be_disabled()
+    expect(answer.get_by_role("button", name="What the model saw")).to_have_count(0)
+    expect(page.locator(".banner")).to_have_count(1)
     (script,) = tmp_path.glob("script-*.json")
     script.write_text(json.dumps(CHAT_SCRIPT))
     page.get_by_role("button", name="Try again").click()
@@ -114,27 +144,38 @@ def test_a_refused_connection_is_said_in_words(chromium_page: Page, watch: PageW
     watch.expected.append("ERR_CONNECTION_REFUSED")
     chromium_page.route("**/v1/chat/completions", lambda route: route.abort("connectionrefused"))
     answer = wait_over(ask(chromium_page, "short"), "failed")
-    expect(answer.get_by_role("group", name="Error")).to_contain_text("cannot be reached")
+    expect(answer.get_by_role("group", name="Error")).to_contain_text("The server could not be reached")
 
 
 def test_a_cut_answer_says_so(chromium_page: Page) -> None:
-    """finish_reason length: the reader is told that this is not the end the model chose."""
+    """finish_reason length: the reader is told that this is not the end the model chose, and which limit it was."""
     chromium_page.get_by_role("button", name="Settings", exact=True).click()
     chromium_page.get_by_label("Longest answer", exact=True).fill("3")
     answer = wait_over(ask(chromium_page, "long please"))
-    expect(answer.locator(".note")).to_contain_text("Cut off")
+    expect(answer.locator(".note")).to_contain_text("Cut off: the longest answer in the settings is 3 tokens.")
+    chromium_page.reload()
+    expect(answer.locator(".note")).to_contain_text("Cut off: the longest answer in the settings is 3 tokens.")
+
+
+def test_a_full_context_says_so(open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]) -> None:
+    """What ended the answer is no setting: there is no room to continue, and so no such button."""
+    page = open_page(scripted_server({**CHAT_SCRIPT, "context_length": 128}).url)
+    answer = wait_over(ask(page, "long please"))
+    expect(answer.locator(".note")).to_contain_text("Cut off: the context of 128 tokens is full.")
+    expect(answer.get_by_role("button", name="Continue")).to_have_count(0)
 
 
 def test_a_prompt_that_does_not_fit_is_explained(
     open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess], watch: PageWatch
 ) -> None:
-    """The server's own words with the counts, and the message can be edited and sent again."""
+    """The server's own words with the counts; to ask the same again is of no use, so its message is opened."""
     server = scripted_server({**CHAT_SCRIPT, "context_length": 256})
     watch.expected.append("400")
     page = open_page(server.url)
     answer = wait_over(ask(page, "short " * 100), "failed")
     expect(answer.get_by_role("group", name="Error")).to_contain_text("256")
-    page.get_by_role("button", name="Edit message").click()
+    expect(answer.get_by_role("button", name="Retry")).to_have_count(0)
+    answer.get_by_role("button", name="Edit message").click()
     page.get_by_label("Your message").fill("short")
     page.get_by_role("button", name="Save & send").click()
     wait_over(page.locator(".from-model").last)

@@ -120,7 +120,7 @@ def test_stop_ends_a_detached_answer_on_the_server(chromium_page: Page, chat_ser
     assert session["messages"][-1]["content"].strip() == answer.locator(".prose").inner_text()
 
 
-@pytest.mark.parametrize("words", ["Waiting for the first word", "In line"])
+@pytest.mark.parametrize("words", ["Waiting for the first word", "Queued"])
 def test_stop_in_the_queue_ends_the_answer_too(chromium_page: Page, chat_server: ServerProcess, words: str) -> None:
     """Before its id is known: it ends at once for the reader, and on the server as soon as its turn comes."""
     with chat_server.stream_chat("endless", session_id=session_id(chromium_page)) as other:
@@ -150,17 +150,30 @@ def test_a_reload_in_the_queue_keeps_the_message(chromium_page: Page, chat_serve
     expect(answer.locator(".receipt")).to_be_visible()
 
 
-def test_new_chat_closes_the_session(chromium_page: Page, chat_server: ServerProcess) -> None:
-    """The server forgets the old chat and ends its answer; the next chat has another id."""
+def delete_first_left(page: Page) -> None:
+    """Delete the chat that was left last, from the list of this tab's chats."""
+    page.get_by_role("button", name="Chats", exact=True).click()
+    page.get_by_role("region", name="Other chats of this tab").get_by_title("Delete").first.click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+
+
+def test_deleting_a_chat_closes_its_session(chromium_page: Page, chat_server: ServerProcess) -> None:
+    """The server forgets it, unsent text and all, and ends its answer; New chat alone does neither."""
     answer = ask(chromium_page, "endless")
     expect(answer.locator(".prose")).to_contain_text("on and")
+    chromium_page.get_by_label("Message", exact=True).fill("unsent")
     old = session_id(chromium_page)
-    with chromium_page.expect_response(lambda response: response.request.method == "DELETE") as closed:
+    with chromium_page.expect_response(lambda said: f"/api/drafts/text/{old}" in said.url):
         chromium_page.get_by_role("button", name="New chat").click()
+    assert session_id(chromium_page) != old
+    assert chat_server.get(f"/v1/sessions/{old}").json()["running"] is not None
+    assert chat_server.get(f"/api/drafts/text/{old}").json()["content"]["text"] == "unsent"
+    with chromium_page.expect_response(lambda response: response.request.method == "DELETE") as closed:
+        delete_first_left(chromium_page)
     assert closed.value.json() == {"closed": True, "session_id": old}
     assert chat_server.get(f"/v1/sessions/{old}").status_code == 404
+    assert chat_server.get(f"/api/drafts/text/{old}").json()["content"] is None
     chat_server.wait_idle()
-    assert session_id(chromium_page) != old
 
 
 def test_a_session_that_cannot_be_closed_is_reset(chromium_page: Page, watch: PageWatch) -> None:
@@ -172,8 +185,9 @@ def test_a_session_that_cannot_be_closed_is_reset(chromium_page: Page, watch: Pa
         "**/v1/sessions/*",
         lambda route: route.fulfill(status=405, body="") if route.request.method == "DELETE" else route.continue_(),
     )
+    chromium_page.get_by_role("button", name="New chat").click()
     with chromium_page.expect_response("**/reset") as reset:
-        chromium_page.get_by_role("button", name="New chat").click()
+        delete_first_left(chromium_page)
     assert reset.value.json() == {"reset": True, "session_id": old}
     expect(chromium_page.locator(".banner, .remark")).to_have_count(0)
 
@@ -249,7 +263,7 @@ def test_a_restart_under_an_open_page_interrupts_and_loses_nothing(
         "Interrupted here. The server was restarted"
     )
     expect(answer.locator(".prose")).to_contain_text("on and on")
-    expect(page.locator(".remark")).to_contain_text("the model has forgotten this chat")
+    expect(page.locator(".remark")).to_contain_text("Server restarted")
     expect(page.get_by_test_id("status")).to_contain_text("Ready")
     expect(page.locator(".banner")).to_have_count(0)
     answer.get_by_role("button", name="Continue").click()
@@ -284,7 +298,7 @@ def test_a_page_that_was_away_during_a_restart_says_that_the_chat_is_gone(
     restartable.kill()
     restartable.start()
     page.goto(restartable.url)
-    expect(page.locator(".remark")).to_contain_text("could not be restored")
+    expect(page.locator(".remark")).to_contain_text("the server no longer has it")
     assert session_id(page) != old
     page.get_by_role("button", name="Dismiss").click()
     expect(page.locator(".remark")).to_have_count(0)

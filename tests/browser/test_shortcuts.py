@@ -82,7 +82,7 @@ def test_each_key_does_what_the_list_says(thinking_page: Page) -> None:
     off_the_fields(page)
     page.keyboard.press("n")
     expect(page.locator(".turn")).to_have_count(0)
-    expect(page.get_by_role("button", name="Bring back the last chat")).to_be_visible()
+    expect(page.get_by_role("button", name="Reopen the previous chat")).to_be_visible()
 
 
 def test_keys_are_text_where_one_types(chromium_page: Page) -> None:

@@ -134,7 +134,7 @@ def test_an_edit_stopped_at_the_moment_it_is_taken_is_stopped(chromium_page: Pag
         answering.replace(chromium_page, "**/v1/chat/completions")
         edit_message(chromium_page, 0, "short edited")
         answering.sign(phase="queued", position=2)
-        expect(chromium_page.locator(".waiting")).to_contain_text("In line, place 2")
+        expect(chromium_page.locator(".waiting")).to_contain_text("Queued, 2nd")
         with chromium_page.expect_request("**/api/cancel"):
             chromium_page.get_by_role("button", name="Stop", exact=True).click()
         delta = {"role": "assistant", "content": "Too late."}

@@ -34,7 +34,7 @@ CONTRACT_KEYS = (
     *("earlier_tokens", "earlier_thinking_tokens", "earlier_thinking_ms"),
     *("max_tokens_cut_to", "vision_encoder_ms", "images_scaled"),
     *("draft_proposed", "draft_accepted", "resumed", "tool_warning", "tool_repairs", "schema_notes", "cancelled"),
-    *("context", "finish_reason"),
+    *("context", "finish_reason", "length_limit"),
 )
 
 
@@ -89,7 +89,7 @@ def test_metrics_chunk_has_every_key_of_the_contract() -> None:
 
 def test_all_shares_of_the_context_are_the_tokens_of_prompt_and_answer() -> None:
     """What was thought is no part of the answer."""
-    shares = ContextShares(length=100, system=1, history=2, images=3, tools=0, question=4, begun=0)
+    shares = ContextShares(length=100, template=0, system=1, history=2, images=3, tools=0, question=4, begun=0)
     told = attrs.evolve(METRICS, thinking_tokens=2, context=shares).to_dict()["context"]
     assert isinstance(told, dict)
     assert (told["thinking"], told["answer"]) == (2, 3)

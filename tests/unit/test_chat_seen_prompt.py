@@ -89,13 +89,16 @@ def shares_of(prompt: SeenPrompt) -> dict[str, int]:
     return {share: tokens for share, tokens in told.items() if tokens}
 
 
-def test_scaffold_counts_with_what_it_leads_to() -> None:
-    """The first with the system, the last with the question."""
+def test_the_templates_own_text_is_a_share_of_its_own() -> None:
+    """So each share is the sum of the parts that the prompt shows, and nothing else."""
     messages = (said("system", "S"), said("user", "Qq"), said("assistant", "Aaa"), said("user", "Uuuu"))
     assert shares_of(seen(messages)) == {
-        "system": len("<|im_start|>system\nS"),
-        "history": len("<|im_end|>\n<|im_start|>user\nQq") + len("<|im_end|>\n<|im_start|>assistant\nAaa"),
-        "question": len("<|im_end|>\n<|im_start|>user\nUuuu") + len("<|im_end|>\n<|im_start|>assistant\n"),
+        "template": len("<|im_start|>system\n")
+        + 2 * len("<|im_end|>\n<|im_start|>user\n")
+        + 2 * len("<|im_end|>\n<|im_start|>assistant\n"),
+        "system": len("S"),
+        "history": len("Qq") + len("Aaa"),
+        "question": len("Uuuu"),
     }
 
 
@@ -105,7 +108,7 @@ def test_an_earlier_answer_is_history_and_is_spelled_out() -> None:
     prompt = seen(messages, known={1: KnownAnswer(ids=(5, 6, 7), header=HEADER, spelled="<x>hm</x>A")})
     (answer,) = [segment for segment in prompt.segments() if segment.kind == "answer"]
     assert (answer.text, answer.role, answer.message, answer.tokens) == ("<x>hm</x>A", "assistant", 1, 3)
-    assert shares_of(prompt)["history"] == len("Q") + len(HEADER) + 3
+    assert shares_of(prompt)["history"] == len("Q") + 3
 
 
 def test_definitions_of_tools_are_told_from_the_system_message_by_their_length() -> None:
@@ -115,7 +118,7 @@ def test_definitions_of_tools_are_told_from_the_system_message_by_their_length()
     assert [segment.role for segment in long.segments() if segment.kind == "text"] == ["system", "user"]
     short = seen((said("user", "Q"),), tools=(tool,))
     assert [segment.role for segment in short.segments() if segment.kind == "text"] == ["tools", "user"]
-    assert set(shares_of(short)) == {"system", "tools", "question"}
+    assert set(shares_of(short)) == {"template", "tools", "question"}
 
 
 def test_what_an_answer_goes_on_from_is_a_share_of_its_own() -> None:

@@ -2,7 +2,7 @@
 // changes in kind (not on every percent).
 import { html } from "../html.js";
 import { lastEnded, undoable } from "../state/conversation.js";
-import { status } from "../state/server.js";
+import { status } from "../state/status.js";
 import { computed } from "../vendor/signals.js";
 
 // Enough to know what the answer says; the whole of it is in the conversation.

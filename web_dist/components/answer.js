@@ -84,7 +84,7 @@ function Ending({ answer, isLast, isSource, editButton }) {
           />`
         : null}
       ${hasText ? html`<${SourceButton} isSource=${isSource} />` : null}
-      ${hasRetry || !canRegenerate(answer) ? null : html`<${TurnButton} icon="again" name="Regenerate" onClick=${answerAgain} />`}
+      ${hasRetry || !canRegenerate(answer) ? null : html`<${TurnButton} icon="again" name="Regenerate" asks onClick=${answerAgain} />`}
       <${PromptButton} answer=${answer} />
       ${isLast && !hasText && !answer.hasReasoning.value ? null : html`<${DeleteButton} message=${answer} />`}
       <${Receipt} metrics=${answer.metrics.value} isOpen=${isOpen} />

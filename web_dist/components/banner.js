@@ -1,16 +1,21 @@
-// Above the composer: what keeps the server from answering, as long as it does, and another try.
+// Above the composer: what keeps the server from answering, as long as it does, with details on request and another try.
 import { html } from "../html.js";
-import { canRestart, restartModel, status } from "../state/server.js";
+import { canRestart, restartModel } from "../state/server.js";
+import { status } from "../state/status.js";
 import { useSignal } from "../vendor/signals.js";
 import { returnToComposer } from "./composer.js";
+import { Details } from "./fault_words.js";
 import { Icon } from "./icons.js";
 
 export function Banner() {
-  const { tone, detail } = status.value;
-  if (tone !== "bad" || !detail) return null;
+  const { tone, fault } = status.value;
+  if (tone !== "bad" || fault === null) return null;
   return html`<div class="banner">
     <${Icon} name="warning" />
-    <p>${detail}</p>
+    <div class="failure-words">
+      <p>${fault.lead}</p>
+      <${Details} words=${fault.details} />
+    </div>
     ${canRestart.value ? html`<${RestartButton} />` : null}
   </div>`;
 }

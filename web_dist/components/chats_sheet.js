@@ -1,10 +1,12 @@
-// The chat as a file, and chats that this browser keeps.
+// The chats of this tab, those that this browser keeps, and the open one as a file.
 import { html } from "../html.js";
 import { openFile, saveAsJson, saveAsMarkdown } from "../state/chat_files.js";
 import { messages } from "../state/conversation.js";
-import { forget, keepThis, keptChats, openKept, refreshKept } from "../state/keeper.js";
+import { isNothing } from "../state/draft.js";
+import { forget, keepLeft, keepThis, keptChats, openKept, refreshKept } from "../state/keeper.js";
 import { keptId } from "../state/kept_id.js";
 import { findSaid } from "../state/kept_store.js";
+import { deleteChat, isAnswering, reopen, tabChats } from "../state/tab_chats.js";
 import { isChatsOpen } from "../state/view.js";
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
@@ -21,9 +23,10 @@ const PAUSE_MS = 150;
 
 export function ChatsSheet() {
   return html`<${Sheet} id=${CHATS_ID} title="Chats" isOpen=${isChatsOpen}>
-    <${Files} />
+    <${TabList} />
     <${Keeping} />
     <${KeptList} />
+    <${Files} />
   <//>`;
 }
 
@@ -36,20 +39,87 @@ function Files() {
     event.target.value = ""; // the same file may be chosen again
     if (file !== undefined) fault.value = await openFile(file);
   };
-  return html`<section class="setting" aria-labelledby="files-title">
-    <h3 id="files-title" class="setting-name">As a file</h3>
+  return html`<section class="setting-group" aria-labelledby="files-title">
+    <h3 id="files-title">Files</h3>
     <div class="file-buttons">
-      <button type="button" class="framed" disabled=${isEmpty} onClick=${saveAsJson}>Save as JSON</button>
-      <button type="button" class="framed" disabled=${isEmpty} onClick=${saveAsMarkdown}>Save as Markdown</button>
-      <button type="button" class="framed" onClick=${() => input.current.click()}>Open a file</button>
+      <button type="button" class="framed" disabled=${isEmpty} onClick=${saveAsJson}>Export as JSON</button>
+      <button type="button" class="framed" disabled=${isEmpty} onClick=${saveAsMarkdown}>Export as Markdown</button>
+      <button type="button" class="framed" onClick=${() => input.current.click()}>Import</button>
     </div>
     <input ref=${input} type="file" accept=".json,application/json" hidden aria-label="Chat file" onChange=${open} />
     <p class="setting-help">
-      JSON holds all of the chat, with pictures, thinking and receipts, and can be opened here again. Markdown is for
-      reading. Opening a file puts this chat away; it can be brought back.
+      JSON holds the whole chat, with images, thinking and details, and can be imported again. Markdown is for reading.
     </p>
     ${fault.value === null ? null : html`<p class="setting-help fault" role="alert">${fault.value}</p>`}
   </section>`;
+}
+
+/** Chats that were left in this tab. */
+function TabList() {
+  const list = tabChats.value;
+  if (list.length === 0) return null;
+  return html`<section class="setting-group" aria-labelledby="tab-title">
+    <h3 id="tab-title">Other chats of this tab</h3>
+    <ul class="rows">
+      ${list.map((chat) => html`<${TabRow} key=${chat.session} chat=${chat} />`)}
+    </ul>
+    <p class="setting-help">They stay here, with unsent text, until you delete them or close this tab.</p>
+  </section>`;
+}
+
+function TabRow({ chat }) {
+  const isAsking = useSignal(false);
+  const button = useReturningFocus(isAsking.value);
+  const title = chat.title.value;
+  if (isAsking.value) {
+    const words = chat.kept.value === null ? `Delete “${title}”? This cannot be undone.` : `Remove “${title}” from this list? The saved copy stays.`;
+    return html`<li><${Question}
+      words=${words}
+      yes=${chat.kept.value === null ? "Delete" : "Remove"}
+      no="Cancel"
+      onYes=${() => {
+        goToTitle();
+        deleteChat(chat);
+      }}
+      onNo=${() => (isAsking.value = false)}
+    /></li>`;
+  }
+  const canSave = chat.kept.value === null && chat.history !== null && chat.history.length > 0;
+  return html`<li class="row">
+    <button type="button" class="quiet row-main" onClick=${() => reopen(chat)}>
+      <span class="row-name">${title}</span><span class="row-note">${tabNote(chat)}</span>
+    </button>
+    ${canSave
+      ? html`<button
+          type="button"
+          class="quiet"
+          title="Save in this browser"
+          aria-label=${`Save ${title}`}
+          onClick=${() => {
+            goToTitle();
+            keepLeft(chat);
+          }}
+        ><${Icon} name="tray" /></button>`
+      : null}
+    <button type="button" ref=${button} class="quiet" title="Delete" aria-label=${`Delete ${title}`} onClick=${() => (isAsking.value = true)}>
+      <${Icon} name="bin" />
+    </button>
+  </li>`;
+}
+
+const STATES = { fetching: "on the server", gone: "no longer on the server" };
+
+/** When it was left, and what is going on in it. */
+function tabNote(chat) {
+  const at = chat.leftAt.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+  const hasUnsent = chat.unsent !== null && !isNothing(chat.unsent.text, [...chat.unsent.attachments, ...chat.unsent.queue]);
+  return [
+    `closed at ${at}`,
+    STATES[chat.state.value],
+    isAnswering(chat) ? "answering" : null,
+    hasUnsent ? "unsent text" : null,
+    chat.kept.value === null ? null : "saved",
+  ].filter(Boolean).join(", ");
 }
 
 function Keeping() {
@@ -73,21 +143,21 @@ function Keeping() {
     <h3 id="keeping-title">In this browser</h3>
     <label class="check">
       <input type="checkbox" ref=${box} checked=${isKept} aria-describedby="keeping-help" onChange=${change} />
-      <span>Keep this chat in this browser</span>
+      <span>Save this chat in this browser</span>
     </label>
     ${isKept && isAsking.value
       ? html`<${Question}
-          words="Keep it no more? What the browser has of it is deleted; the chat stays open until you leave it."
-          yes="Delete the kept copy"
-          no="Go on keeping it"
+          words="Stop saving this chat? The saved copy is deleted; the chat stays open for now."
+          yes="Delete the saved copy"
+          no="Keep saving"
           onYes=${stop}
           onNo=${() => (isAsking.value = false)}
         />`
       : null}
     <p class="setting-help" id="keeping-help">
       ${isKept
-        ? "It is kept in this browser’s own storage (IndexedDB) on this computer’s disk, not encrypted: what is said, with pictures, thinking and the system message. Only this page can read it there, and only until you delete it or the browser’s data."
-        : "Off: it lives in the memory of this page and of the server only, and is gone when both are. On: it is written to this computer’s disk, and comes back with your next visit."}
+        ? "Saved unencrypted in this browser (IndexedDB). Delete it any time."
+        : "Not saved. It disappears when you close this page and stop the server."}
     </p>
   </section>`;
 }
@@ -106,21 +176,21 @@ function KeptList() {
     isAsking.value = false;
   };
   return html`<section class="setting-group" aria-labelledby="kept-title">
-    <h3 id="kept-title">Kept chats</h3>
+    <h3 id="kept-title">Saved chats</h3>
     ${list.length < MANY ? null : html`<${Find} found=${found} />`}
-    <p class="setting-help" role="status">${shown.length === 0 ? "These words are in none of them." : null}</p>
+    <p class="setting-help" role="status">${shown.length === 0 ? "No matches" : null}</p>
     <ul class="rows">
       ${shown.map((chat) => html`<${Row} key=${chat.id} chat=${chat} />`)}
     </ul>
     ${isAsking.value
       ? html`<${Question}
-          words=${`Delete ${list.length === 1 ? "the kept chat" : `all ${count(list.length)} kept chats`}? This cannot be undone.`}
+          words=${`Delete ${list.length === 1 ? "the saved chat" : `all ${count(list.length)} saved chats`}? This cannot be undone.`}
           yes="Delete"
           no="Cancel"
           onYes=${empty}
           onNo=${() => (isAsking.value = false)}
         />`
-      : html`<button type="button" ref=${button} class="framed reset" onClick=${() => (isAsking.value = true)}>Delete all kept chats</button>`}
+      : html`<button type="button" ref=${button} class="framed reset" onClick=${() => (isAsking.value = true)}>Delete all saved chats</button>`}
   </section>`;
 }
 
@@ -151,8 +221,8 @@ function Find({ found }) {
   return html`<input
     type="search"
     class="find"
-    aria-label="Find words in kept chats"
-    placeholder="Find words in them"
+    aria-label="Search chats"
+    placeholder="Search chats"
     value=${words.value}
     onInput=${(event) => (words.value = event.target.value)}
     onKeyDown=${onKeyDown}
@@ -165,7 +235,7 @@ function Row({ chat }) {
   const isOpen = chat.id === keptId.value;
   if (isAsking.value) {
     return html`<li><${Question}
-      words=${`Delete “${chat.title}” from this browser? This cannot be undone.`}
+      words=${`Delete the saved copy of “${chat.title}”? This cannot be undone.`}
       yes="Delete"
       no="Cancel"
       onYes=${() => {

@@ -1,12 +1,13 @@
 // Where the user writes: grows with its text, Enter sends, Shift+Enter breaks the line, files come along.
-// Works while the model loads or is down: what is sent then waits for it, or fails where it stands. While an answer is
-// being written, what is sent is queued.
+// What is sent while the model loads waits for it. While nothing can be answered, nothing is sent, and the text stays. While
+// an answer is being written, what is sent is queued.
 import { html } from "../html.js";
 import { isReading, refusedFiles } from "../state/attachments.js";
 import { canAsk, isRunning, isStopping, send, stop } from "../state/conversation.js";
 import { attachments, isNothing, takeDraft } from "../state/draft.js";
 import { enqueue } from "../state/queue.js";
 import { recall } from "../state/recall.js";
+import { cannotAnswer } from "../state/server.js";
 import { changedCount, systemMessage } from "../state/settings.js";
 import { draft, isSettingsOpen } from "../state/view.js";
 import { useEffect, useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
@@ -128,10 +129,11 @@ export function Composer() {
 
 function SendButton({ busy }) {
   const name = busy ? "Queue message" : "Send";
+  const reason = busy ? null : cannotAnswer.value;
   return html`<button
     type="submit"
     class=${busy ? "send next" : "send"}
-    title=${busy ? "Queue: sent when this answer is done (Enter)" : "Send (Enter)"}
+    title=${reason !== null ? `Send: not ${reason}` : busy ? "Queue: sent when this answer is done (Enter)" : "Send (Enter)"}
     aria-label=${name}
     disabled=${!isSendable()}
   ><${Icon} name="send" /></button>`;
@@ -159,6 +161,7 @@ function Foot() {
   if (systemMessage.value.trim() !== "") parts.push("System message");
   if (changedCount.value > 0) parts.push(changedCount.value === 1 ? "1 setting changed" : `${changedCount.value} settings changed`);
   if (parts.length === 0) {
+    if (!isRunning.value && cannotAnswer.value !== null) return html`<p class="composer-hint">Nothing is sent ${cannotAnswer.value}</p>`;
     const does = isRunning.value ? "queues" : "sends";
     return html`<p class="composer-hint"><kbd>Enter</kbd> ${does}, <kbd>Shift</kbd> <kbd>Enter</kbd> starts a new line</p>`;
   }

@@ -6,18 +6,19 @@ import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { AttachButton, pasteInto, useDrop } from "./attach.js";
 import { AttachmentTray } from "./attachment_tray.js";
 import { returnToComposer } from "./composer.js";
-import { whyNotNow } from "./turn_button.js";
+import { whyNotAsk, whyNotNow } from "./turn_button.js";
 
 /**
  * @param {{draft: import("../vendor/signals.js").Signal<string|null>, label: string, saveWords: string,
- *   warning: string|null, onSave: (text: string) => void,
- *   attachments?: import("../vendor/signals.js").Signal<object[]>}} props `draft` holds the text, and null closes it;
+ *   warning: string|null, onSave: (text: string) => void, asks?: boolean,
+ *   attachments?: import("../vendor/signals.js").Signal<object[]>}} props `draft` holds the text, and null closes it; asks: whether saving asks something of the model;
  *   attachments: only where there may be some
  */
-export function Editor({ draft, label, saveWords, warning, onSave, attachments = null }) {
+export function Editor({ draft, label, saveWords, warning, onSave, asks = false, attachments = null }) {
   const field = useRef(null);
   const isBlank = isNothing(draft.value, attachments?.value ?? []) || isReading();
-  const reason = isBlank ? "There is nothing to save" : whyNotNow.value && `${saveWords}: ${whyNotNow.value}`;
+  const whyNot = asks ? whyNotAsk.value : whyNotNow.value;
+  const reason = isBlank ? "There is nothing to save" : whyNot && `${saveWords}: ${whyNot}`;
 
   useLayoutEffect(() => {
     field.current.focus();

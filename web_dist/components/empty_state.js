@@ -1,7 +1,10 @@
 // What a new chat shows: where one is, a few things to try, and the way back to the chat just left.
 import { html } from "../html.js";
-import { bringBack, putAway } from "../state/conversation.js";
+import { previousChat } from "../state/conversation.js";
+import { joined } from "../state/draft.js";
 import { server } from "../state/server.js";
+import { status } from "../state/status.js";
+import { reopen } from "../state/tab_chats.js";
 import { draft } from "../state/view.js";
 import { focusComposer, returnToComposer } from "./composer.js";
 import { Icon } from "./icons.js";
@@ -13,20 +16,21 @@ const SUGGESTIONS = [
 ];
 
 export function EmptyState() {
-  const model = server.value?.model?.id;
+  const isUp = ["ready", "busy"].includes(status.value.tone);
+  const model = isUp ? server.value?.model?.id : null;
   const take = (text) => {
-    draft.value = text;
+    draft.value = joined([draft.value, text]);
     focusComposer();
   };
   const back = () => {
-    bringBack();
+    reopen(previousChat.value);
     returnToComposer();
   };
   return html`<section class="empty" aria-labelledby="empty-title">
     <h2 id="empty-title">What is on your mind?</h2>
     <p>
-      ${model ? html`You are talking to <strong>${model}</strong>. ` : null}It runs on this computer, and what you write
-      stays here.
+      ${model ? html`You are talking to <strong>${model}</strong>. ` : null}The model runs on this computer, and what you
+      write stays here.
     </p>
     <ul class="suggestions">
       ${SUGGESTIONS.map(
@@ -35,10 +39,10 @@ export function EmptyState() {
         </li>`,
       )}
     </ul>
-    ${putAway.value === null
+    ${previousChat.value === null
       ? null
       : html`<button type="button" class="quiet bring-back" onClick=${back}>
-          <${Icon} name="back" />Bring back the last chat
+          <${Icon} name="back" />Reopen the previous chat
         </button>`}
   </section>`;
 }

@@ -24,6 +24,12 @@ export function tokens(number) {
   return `${count(number)} ${number === 1 ? "token" : "tokens"}`;
 }
 
+/** 1 as "1st", 2 as "2nd", 11 as "11th". */
+export function ordinal(number) {
+  const isTeen = Math.floor((number % 100) / 10) === 1;
+  return `${count(number)}${(isTeen ? null : { 1: "st", 2: "nd", 3: "rd" }[number % 10]) ?? "th"}`;
+}
+
 // Of fewer tokens, or in less time, a speed is noise, and so is the time itself.
 export const RATED_TOKENS = 30;
 const RATED_MS = 200;

@@ -1,7 +1,8 @@
 // The bar on top: name, quiet status line, new chat, settings.
 import { html } from "../html.js";
-import { newChat } from "../state/conversation.js";
-import { server, status } from "../state/server.js";
+import { server } from "../state/server.js";
+import { status } from "../state/status.js";
+import { newChat } from "../state/tab_chats.js";
 import { isChatsOpen, isSettingsOpen } from "../state/view.js";
 import { CHATS_ID } from "./chats_sheet.js";
 import { focusComposer } from "./composer.js";

@@ -1,30 +1,31 @@
 // Above the composer: what there is to say about the conversation as a whole. Each can be dismissed.
 import { html } from "../html.js";
-import { bringBack, isRunning, messages, putAway, undoable } from "../state/conversation.js";
+import { isRunning, messages, previousChat, undoable } from "../state/conversation.js";
 import { undoEdit } from "../state/edits.js";
 import { refusal, remark } from "../state/notices.js";
+import { reopen } from "../state/tab_chats.js";
 import { returnToComposer } from "./composer.js";
 import { FaultWords } from "./fault_words.js";
 import { Icon } from "./icons.js";
-import { UNDO_ID } from "./turn_button.js";
+import { AskButton, UNDO_ID } from "./turn_button.js";
 
 export function Notices() {
   return html`<div role="status">${remark.value === null ? null : html`<${Remark} words=${remark.value} />`}</div>
-    <${PutAway} />
+    <${PreviousChat} />
     <${WayBack} />
     ${refusal.value === null ? null : html`<${Refusal} refusal=${refusal.value} />`}`;
 }
 
 /** The way back from another chat that was opened; an empty one offers it itself. */
-function PutAway() {
-  if (putAway.value === null || messages.value.length === 0 || isRunning.value) return null;
+function PreviousChat() {
+  if (previousChat.value === null || messages.value.length === 0 || isRunning.value) return null;
   const back = () => {
-    bringBack();
+    reopen(previousChat.value);
     returnToComposer();
   };
   return html`<div class="remark offer">
-    <p>The chat before this one is put away.</p>
-    <button type="button" class="quiet" onClick=${back}><${Icon} name="back" />Bring it back</button>
+    <p>Previous chat closed.</p>
+    <button type="button" class="quiet" onClick=${back}><${Icon} name="back" />Reopen</button>
   </div>`;
 }
 
@@ -62,7 +63,9 @@ function Refusal({ refusal: { title, fault, again } }) {
       <${FaultWords} fault=${fault} />
     </div>
     <div class="banner-actions">
-      <button type="button" class="framed" onClick=${tryAgain}>${again.label}</button>
+      ${again.asks
+        ? html`<${AskButton} words=${again.label} onClick=${tryAgain} />`
+        : html`<button type="button" class="framed" onClick=${tryAgain}>${again.label}</button>`}
       <${Dismiss} onClick=${close} />
     </div>
   </div>`;

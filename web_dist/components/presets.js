@@ -20,6 +20,7 @@ export function Presets() {
   // "save", the name of the preset that is being renamed, or null.
   const open = useSignal(null);
   const deleted = useSignal(null);
+  const replaced = useSignal(null);
   const fault = useSignal(null);
   const group = useRef(null);
 
@@ -32,12 +33,22 @@ export function Presets() {
   const remove = (preset) => {
     const words = deletePreset(preset);
     deleted.value = words === null ? preset : null;
+    replaced.value = null;
     after(words, ".preset-undo");
   };
   const putBack = () => {
     const preset = deleted.value;
     deleted.value = null;
     after(putPresetBack(preset), ".preset-save");
+  };
+  const use = (preset) => {
+    deleted.value = null;
+    replaced.value = applyPreset(preset);
+  };
+  const putSystemBack = () => {
+    systemMessage.value = replaced.value;
+    replaced.value = null;
+    after(null, ".row-main");
   };
   return html`<section class="setting-group" aria-labelledby="presets-title" ref=${group}>
     <h3 id="presets-title">Presets</h3>
@@ -55,6 +66,7 @@ export function Presets() {
           : html`<${Row}
               key=${preset.name}
               preset=${preset}
+              onUse=${() => use(preset)}
               onRename=${() => (open.value = preset.name)}
               onDelete=${() => remove(preset)}
             />`,
@@ -63,6 +75,8 @@ export function Presets() {
     <div class="row-news" role="status">
       ${deleted.value === null ? null : html`<p>“${deleted.value.name}” is deleted.</p>
         <button type="button" class="quiet preset-undo" onClick=${putBack}><${Icon} name="back" />Undo</button>`}
+      ${replaced.value === null ? null : html`<p>Your system message was replaced.</p>
+        <button type="button" class="quiet" onClick=${putSystemBack}><${Icon} name="back" />Undo</button>`}
     </div>
     ${fault.value === null ? null : html`<p class="setting-help fault" role="alert">${fault.value}</p>`}
     ${open.value === "save"
@@ -74,11 +88,11 @@ export function Presets() {
   </section>`;
 }
 
-function Row({ preset, onRename, onDelete }) {
+function Row({ preset, onUse, onRename, onDelete }) {
   const inUse = isInUse(preset);
   const notes = [preset.systemMessage === null ? null : "with system message", inUse ? "in use" : null].filter(Boolean);
   return html`<li class="row">
-    <button type="button" class="quiet row-main" title="Use these settings" onClick=${() => applyPreset(preset)}>
+    <button type="button" class="quiet row-main" title="Use these settings" onClick=${onUse}>
       <span class="row-name">${preset.name}</span>
       ${notes.length === 0 ? null : html`<span class="row-note">${notes.join(", ")}</span>`}
     </button>

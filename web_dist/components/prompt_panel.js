@@ -3,6 +3,7 @@
 // What a part is, is told by its name and the form of its edge, besides the colour; what was reused is shaded and said.
 // Long texts are laid out by the browser only where they are looked at (styles/prompt.css), so it opens at once.
 import { html } from "../html.js";
+import { link } from "../state/server.js";
 import { closePrompt, inBlocks, kindOf, legendOf, pictureWords, promptText, reuseOf, seenPrompt, showPrompt } from "../state/seen_prompt.js";
 import { CopyButton } from "./copy_button.js";
 import { FaultWords } from "./fault_words.js";
@@ -12,14 +13,17 @@ import { Modal } from "./modal.js";
 
 /** Opens the panel. Only for answers that a reply of the server gave. */
 export function PromptButton({ answer }) {
-  if (answer.replyId === null) return null;
+  const isNeverMade = answer.error.value?.code === "model_unavailable" && !answer.hasText.value && !answer.hasReasoning.value;
+  if (answer.replyId === null || isNeverMade) return null;
+  const isOffline = link.value === "offline";
   return html`<button
     type="button"
     class="quiet"
-    title="What the model saw"
+    title=${isOffline ? "What the model saw: not while the server cannot be reached" : "What the model saw"}
     aria-label="What the model saw"
     aria-haspopup="dialog"
-    onClick=${() => showPrompt(answer.replyId)}
+    aria-disabled=${isOffline ? "true" : "false"}
+    onClick=${() => !isOffline && showPrompt(answer.replyId)}
   ><${Icon} name="eye" /></button>`;
 }
 
@@ -84,6 +88,6 @@ function countWords(segment) {
 
 function sumWords({ tokens: number, reused, context_length: length, session_reset_explanation: why }) {
   if (number === null) return "This is the prompt as it was made for the model.";
-  const sum = `${tokens(number)} of the ${count(length)} that the model’s context holds: ${count(reused)} reused, ${count(number - reused)} new.`;
+  const sum = `Prompt: ${tokens(number)} of the context of ${count(length)}: ${count(reused)} reused, ${count(number - reused)} new.`;
   return why ? `${sum} ${why}` : sum;
 }

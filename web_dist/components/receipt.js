@@ -38,13 +38,13 @@ export function receiptRows(metrics) {
     const fast = ratedWords(perSecond, number, ms);
     return `${tokens(number)}${time}${fast === null ? "" : ` (${fast})`}`;
   };
-  if (isKnown(metrics.prompt_tokens)) made.push(["Conversation", promptWords(metrics)]);
+  if (isKnown(metrics.prompt_tokens)) made.push(["Prompt", promptWords(metrics)]);
   // A reason without words is a new one: said as it is.
   const memory = metrics.session_reset_explanation ?? metrics.session_reset_reason;
   if (memory) made.push(["Memory", memory]);
-  if (isKnown(metrics.queue_ms) && metrics.queue_ms >= 1) made.push(["In line", duration(metrics.queue_ms)]);
+  if (isKnown(metrics.queue_ms) && metrics.queue_ms >= 1) made.push(["Queued", duration(metrics.queue_ms)]);
   const pictures = pictureWords(metrics);
-  if (pictures !== null) made.push(["Pictures", pictures]);
+  if (pictures !== null) made.push(["Images", pictures]);
   if (isKnown(metrics.prefilled_prompt_tokens)) {
     made.push(["Reading", timed(metrics.prefilled_prompt_tokens, metrics.prefill_ms, metrics.prefill_tokens_per_second)]);
   }
@@ -59,7 +59,7 @@ export function receiptRows(metrics) {
     } else made.push(["Answer", all]);
   }
   if (metrics.draft_proposed > 0) made.push(["Draft", draftWords(metrics)]);
-  if (isKnown(metrics.total_ms)) made.push(["In all", duration(metrics.total_ms)]);
+  if (isKnown(metrics.total_ms)) made.push(["Total", duration(metrics.total_ms)]);
   return [...made, ...eventsOf(metrics)];
 }
 
@@ -87,7 +87,7 @@ function times(number) {
 
 function pictureWords({ vision_encoder_ms: ms, images_scaled: scaled }) {
   const parts = [];
-  if (isKnown(ms)) parts.push(`looked at in ${duration(ms)}`);
+  if (isKnown(ms)) parts.push(`encoded in ${duration(ms)}`);
   if (scaled > 0) parts.push(`${count(scaled)} made smaller, so that the conversation fits`);
   return parts.length === 0 ? null : parts.join("; ");
 }

@@ -28,6 +28,7 @@ export function UserMessage({ message, isPending }) {
         label="Your message"
         saveWords="Save & send"
         warning="What comes after this message is replaced."
+        asks
         onSave=${() => editMessage(message)}
       />
     </article>`;

@@ -3,8 +3,9 @@ import { html } from "../html.js";
 import { answerNow } from "../state/continuation.js";
 import { isStopping } from "../state/conversation.js";
 import { newPace } from "../state/reading_pace.js";
-import { percent, server } from "../state/server.js";
+import { cannotAnswer, percent, server } from "../state/server.js";
 import { returnToComposer } from "./composer.js";
+import { ordinal } from "./figures.js";
 import { readingWords } from "./reading_words.js";
 
 export function Waiting({ answer }) {
@@ -21,11 +22,19 @@ export function Waiting({ answer }) {
 
 function AnswerNow({ answer }) {
   if (answer.haste.value) return null;
+  const isLost = answer.progress.value?.phase === "reconnecting";
+  const reason = cannotAnswer.value ?? (isLost ? "while the server cannot be reached" : null);
   const ask = () => {
     answerNow(answer);
     returnToComposer();
   };
-  return html`<button type="button" class="quiet answer-now" title="End the thinking here" onClick=${ask}>Answer now</button>`;
+  return html`<button
+    type="button"
+    class="quiet answer-now"
+    title=${reason === null ? "End the thinking here" : `Not ${reason}`}
+    aria-disabled=${reason === null ? "false" : "true"}
+    onClick=${() => reason === null && ask()}
+  >Answer now</button>`;
 }
 
 function describe(answer) {
@@ -37,11 +46,11 @@ function describe(answer) {
     case "loading":
       return loading(progress.fraction, hasBegun);
     case "queued":
-      return plain(progress.position > 0 ? `In line, place ${progress.position}` : "In line");
+      return plain(progress.position > 0 ? `Queued, ${ordinal(progress.position)}` : "Queued");
     case "prefill":
       return readingWords(paceOf(answer).note(progress, performance.now()));
     case "vision":
-      return plain(progress.total > 1 ? `Looking at picture ${progress.processed + 1} of ${progress.total}` : "Looking at the picture");
+      return plain(progress.total > 1 ? `Processing image ${progress.processed + 1} of ${progress.total}` : "Processing image");
     case "restarting":
       return plain("The model is restarting; the answer goes on when it is back");
     case "reconnecting":
@@ -71,6 +80,6 @@ function paceOf(answer) {
 
 function phaseWords(answer, hasBegun) {
   if (answer.phase.value === "writing") return "Writing";
-  if (answer.phase.value === "thinking") return answer.haste.value ? "Ending the thought" : "Thinking";
-  return hasBegun ? "Going on" : "Waiting for the first word";
+  if (answer.phase.value === "thinking") return answer.haste.value ? "Wrapping up thinking" : "Thinking";
+  return hasBegun ? "Continuing" : "Waiting for the first word";
 }

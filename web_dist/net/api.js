@@ -4,15 +4,17 @@
 export class ApiError extends Error {
   /**
    * @param {string} message one sentence for people
-   * @param {{code?: string|null, status?: number, param?: string|null, retryAfterS?: number|null}} [facts]
+   * @param {{code?: string|null, status?: number, param?: string|null, retryAfterS?: number|null, details?: string|null}}
+   *   [facts] details: the cause as a program told it
    */
-  constructor(message, { code = null, status = 0, param = null, retryAfterS = null } = {}) {
+  constructor(message, { code = null, status = 0, param = null, retryAfterS = null, details = null } = {}) {
     super(message);
     this.name = "ApiError";
     this.code = code;
     this.status = status;
     this.param = param;
     this.retryAfterS = retryAfterS;
+    this.details = details;
   }
 }
 
@@ -23,6 +25,7 @@ export function errorFromBody(body, status = 0, retryAfterS = null) {
   return new ApiError(message ?? `The server answered with status ${status}.`, {
     code: typeof fault?.code === "string" ? fault.code : null,
     param: typeof fault?.param === "string" ? fault.param : null,
+    details: typeof fault?.details === "string" ? fault.details : null,
     status,
     retryAfterS,
   });
@@ -34,7 +37,7 @@ async function request(path, options) {
     response = await fetch(path, { cache: "no-store", credentials: "same-origin", ...options });
   } catch (fault) {
     if (options.signal?.aborted) throw fault;
-    throw new ApiError("The server cannot be reached. Is it still running?", { code: "unreachable" });
+    throw new ApiError("The server cannot be reached. Check that it is still running.", { code: "unreachable" });
   }
   if (response.ok) return response;
   const retryAfter = Number(response.headers.get("retry-after"));

@@ -22,7 +22,7 @@ const METRICS = {
     prefill_tokens_per_second decode_ms decode_tokens_per_second queue_ms time_to_first_token_ms total_ms thinking_tokens
     thinking_ms earlier_tokens earlier_thinking_tokens earlier_thinking_ms max_tokens_cut_to vision_encoder_ms
     images_scaled draft_proposed draft_accepted resumed tool_repairs`.split(/\s+/),
-  string: ["session_reset_reason", "session_reset_explanation", "tool_warning", "schema_notes", "finish_reason"],
+  string: ["session_reset_reason", "session_reset_explanation", "tool_warning", "schema_notes", "finish_reason", "length_limit"],
   boolean: ["thinking_unfinished", "cancelled"],
 };
 const CONTEXT = ["length", "system", "history", "images", "tools", "question", "begun", "thinking", "answer"];
@@ -37,12 +37,12 @@ export class ChatFileFault extends Error {}
  */
 export function checkChat(text) {
   const document = parse(text);
-  if (document.format !== FORMAT) throw new ChatFileFault(`This is no chat of this page: its “format” is not “${FORMAT}”.`);
+  if (document.format !== FORMAT) throw new ChatFileFault(`not a Muse chat file (its “format” is not “${FORMAT}”).`);
   if (document.version !== VERSION) {
-    throw new ChatFileFault(`It is of another version of the format (${shown(document.version)}); this page reads version ${VERSION}.`);
+    throw new ChatFileFault(`it is of version ${shown(document.version)} of the format; this page reads version ${VERSION}.`);
   }
   if (!Array.isArray(document.messages)) throw fault("messages", "must be a list");
-  if (document.messages.length === 0) throw new ChatFileFault("There is no message in it.");
+  if (document.messages.length === 0) throw new ChatFileFault("there is no message in it.");
   if (document.messages.length > MAX_MESSAGES) {
     throw fault("messages", `holds ${document.messages.length.toLocaleString("en")}; at most ${MAX_MESSAGES.toLocaleString("en")} are taken`);
   }
@@ -55,9 +55,9 @@ function parse(text) {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new ChatFileFault("It is not written in JSON, or it is damaged.");
+    throw new ChatFileFault("not JSON, or damaged.");
   }
-  if (!isObject(value)) throw new ChatFileFault("This is no chat of this page: it must be a JSON object.");
+  if (!isObject(value)) throw new ChatFileFault("not a Muse chat file (it must be a JSON object).");
   return value;
 }
 
@@ -162,7 +162,9 @@ function metricsFrom(value, path) {
   if (value.context === undefined || value.context === null) return metrics;
   const isRight = isObject(value.context) && CONTEXT.every((key) => typeof value.context[key] === "number");
   if (!isRight) throw fault(`${path}.context`, `must hold the numbers ${CONTEXT.join(", ")}`);
-  return { ...metrics, context: Object.fromEntries(CONTEXT.map((key) => [key, value.context[key]])) };
+  // Older files count the template's own text with what it stands before.
+  const template = typeof value.context.template === "number" ? value.context.template : 0;
+  return { ...metrics, context: { template, ...Object.fromEntries(CONTEXT.map((key) => [key, value.context[key]])) } };
 }
 
 function errorFrom(value, path) {
@@ -212,5 +214,5 @@ function shown(value) {
 }
 
 function fault(path, words) {
-  return new ChatFileFault(`It cannot be taken: ${path} ${words}.`);
+  return new ChatFileFault(`${path} ${words}.`);
 }

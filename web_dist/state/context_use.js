@@ -2,13 +2,14 @@
 
 /** Every share in the order of the prompt, with its name; `key` is that of the receipt's `context`. */
 export const SHARES = [
+  { key: "template", name: "Template" },
   { key: "system", name: "System" },
   { key: "tools", name: "Tools" },
   { key: "history", name: "Earlier turns" },
-  { key: "images", name: "Pictures" },
+  { key: "images", name: "Images" },
   { key: "question", name: "This question" },
   { key: "begun", name: "Answer before" },
-  { key: "prompt", name: "Conversation" },
+  { key: "prompt", name: "Prompt" },
   { key: "thinking", name: "Thinking" },
   { key: "answer", name: "Answer" },
 ];

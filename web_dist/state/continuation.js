@@ -15,6 +15,7 @@ import { requestFields } from "./settings.js";
 export function canContinue(answer) {
   if (!isOver(answer) || answer.replyId === null) return false;
   if (!answer.hasText.value && !answer.hasReasoning.value) return false;
+  if (answer.metrics.value?.length_limit === "context") return false; // there is no room for another token
   return answer.phase.value !== "done" || answer.finishReason.value === "length";
 }
 
@@ -35,7 +36,7 @@ export function continueAnswer(answer, { withAnswer = false } = {}) {
   const { chat_template_kwargs: _, ...fields } = requestFields();
   const muse = { ...fields.muse, continue: answer.replyId, ...(withAnswer ? { max_thinking_tokens: 0 } : {}) };
   const body = { ...fields, muse };
-  const again = { label: "Try again", run: () => continueAnswer(answer, { withAnswer }) };
+  const again = { label: "Try again", asks: true, run: () => continueAnswer(answer, { withAnswer }) };
   goOn(answer, { replyId: null, position: 0 }, (abort) => askDetached(body, abort), refuse(answer, again));
 }
 
@@ -53,7 +54,7 @@ export async function answerNow(answer) {
 
 function readOn(answer) {
   const { replyId, position } = answer;
-  const again = { label: "Try again", run: () => readOn(answer) };
+  const again = { label: "Try again", asks: true, run: () => readOn(answer) };
   goOn(answer, { replyId, position }, (abort) => readReply(replyId, position, abort), refuse(answer, again));
 }
 
@@ -67,5 +68,5 @@ function refuse(answer, again) {
 function wayOut(answer, fault) {
   if (fault.code === "reply_running") return { label: "Read on", run: () => readOn(answer) };
   const isLost = fault.code === "interrupted" || (fault.status >= 400 && fault.status < 500 && fault.status !== 429);
-  return isLost ? { label: "Regenerate", run: () => regenerate(answer) } : null;
+  return isLost ? { label: "Regenerate", asks: true, run: () => regenerate(answer) } : null;
 }

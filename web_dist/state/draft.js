@@ -12,7 +12,7 @@ export const attachments = signal([]);
 export const queue = signal([]);
 /** Why they are kept and not sent by themselves, in words, or null. */
 export const held = signal(null);
-let putAways = 0;
+let timesTaken = 0;
 
 /** Whether there is nothing to send in a text with these attachments. */
 export function isNothing(text, attached) {
@@ -42,21 +42,28 @@ export function giveBack({ text, attachments: attached }) {
   attachments.value = [...attached, ...attachments.value];
 }
 
-/** How often everything was taken away so far: what comes late belongs to the chat of its time. */
-export function timesPutAway() {
-  return putAways;
+/** Whether nothing is written that was not sent. */
+export function isNothingUnsent() {
+  return isNothing(draft.value, attachments.value) && queue.value.length === 0;
 }
 
-/** Takes everything away that belongs to a chat and was not said yet. Returns how to bring it back. */
-export function putDraftAway() {
-  putAways += 1;
-  const taken = takeDraft();
-  const waiting = queue.value;
+/** How often everything was taken away so far: what comes late belongs to the chat of its time. */
+export function timesUnsentTaken() {
+  return timesTaken;
+}
+
+/** Takes everything away that was not sent. @returns {{text: string, attachments: object[], queue: object[], held: string|null}} */
+export function takeUnsent() {
+  timesTaken += 1;
+  const taken = { ...takeDraft(), queue: queue.value, held: held.value };
   queue.value = [];
   held.value = null;
-  return () => {
-    giveBack(taken);
-    queue.value = [...waiting, ...queue.value];
-    if (waiting.length > 0) held.value = "Not sent yet.";
-  };
+  return taken;
+}
+
+/** Brings that back, before what is there by now. held: why the queue is not sent by itself. */
+export function putUnsentBack(unsent, reason) {
+  giveBack(unsent);
+  queue.value = [...unsent.queue, ...queue.value];
+  if (unsent.queue.length > 0) held.value = reason;
 }

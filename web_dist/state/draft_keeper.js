@@ -1,5 +1,6 @@
 // Keeps what is being written over a reload of the page: in the server's memory, under the id of this tab's chat, and
-// nowhere in the browser. Saved in two parts: the texts, often, and the files, when they change.
+// nowhere in the browser. Saved in two parts: the texts, often, and the files, when they change. Chats that were left
+// have theirs under their own ids.
 //
 // What could not be saved is in the page, and is saved with the next change or connection. What the server has is never
 // replaced by a page that has not seen it: until it has come, only the end of the page saves, and that adds to it.
@@ -7,12 +8,13 @@
 import { getJson, putJson } from "../net/api.js";
 import { effect, untracked } from "../vendor/signals.js";
 import { readingUntil } from "./attachments.js";
-import { bringBackToo, isRunning } from "./conversation.js";
-import { attachments, giveBack, held, joined, queue, timesPutAway } from "./draft.js";
+import { isRunning } from "./conversation.js";
+import { attachments, giveBack, held, joined, queue, timesUnsentTaken } from "./draft.js";
 import { remark } from "./notices.js";
 import { askTokens, learnOf, pictureAttachment } from "./pictures.js";
 import { limits, link, server } from "./server.js";
 import { sessionId } from "./session.js";
+import { restoredSystem, systemMessage } from "./settings.js";
 import { readStored, writeStored } from "./storage.js";
 import { textAttachment } from "./text_files.js";
 import { draft } from "./view.js";
@@ -30,45 +32,55 @@ let lastVersion = 0;
 const NOTHING = Object.freeze({ times: null, queue: [], held: null });
 // Queued messages that were saved, as long as their files have not come, of the chat of that time.
 let coming = NOTHING;
+let noteLeft = () => {};
+const deleted = new Set();
 
 const texts = part("text", () => {
-  const late = coming.times === timesPutAway() ? coming : NOTHING;
-  return {
-    text: draft.value,
-    queue: [...late.queue, ...queue.value].map(({ key, text }) => ({ key, text })),
-    held: held.value ?? late.held,
-  };
+  const late = coming.times === timesUnsentTaken() ? coming : NOTHING;
+  return textsOf({ text: draft.value, queue: [...late.queue, ...queue.value], held: held.value ?? late.held, system: systemMessage.value });
 });
-const files = part("files", packedFiles);
+const files = part("files", () => filesOf({ attachments: attachments.value, queue: queue.value }));
 const parts = [texts, files];
 
 /**
- * Brings back what was being written in a chat, before what was written meanwhile. The text is shown as soon as it is
- * here, messages that wait and files when all of them are.
+ * Brings back what was being written in the open chat, before what was written meanwhile. The text is shown as soon as
+ * it is here, messages that wait and files when all of them are. If the chat is left before, the server keeps it.
  * @param {string} id of the chat
  * @param {Promise<boolean>} restoring over when it is known whether an answer runs; false: the user has left that chat
  */
 export async function bringDraftBack(id, restoring) {
-  const fetching = [fetchPart(texts, id), fetchPart(files, id)];
+  for (const one of parts) one.close();
+  const times = timesUnsentTaken();
+  const isThere = () => timesUnsentTaken() === times;
+  const left = new Promise((resolve) => (noteLeft = resolve));
+  const fetching = [fetchPart(texts, id, isThere), fetchPart(files, id, isThere)];
   // What is sent before the files are here would go without them.
-  readingUntil(Promise.all([fetching[1], restoring]));
-  const isStill = await restoring;
-  const [times, isThere] = [timesPutAway(), () => isStill && timesPutAway() === times];
-  const show = (act) => (isThere() ? act() : bringBackToo(act));
+  readingUntil(Promise.race([left, Promise.all([fetching[1], restoring])]));
+  if (!(await restoring)) return;
   const saved = (await fetching[0]).filter((content) => content !== null);
+  if (!isThere()) return;
   const waiting = saved.flatMap((content) => content.queue ?? []);
   const reason = saved.at(-1)?.held ?? null;
-  show(() => giveBack({ text: joined(saved.map(({ text }) => text ?? "")), attachments: [] }));
-  if (isThere()) coming = { times, queue: waiting, held: reason };
-  texts.open(id, saved);
+  giveBack({ text: joined(saved.map(({ text }) => text ?? "")), attachments: [] });
+  showSystem(saved.at(-1)?.system ?? "");
+  coming = { times, queue: waiting, held: reason };
+  texts.open(id, saved.every(isEmptyContent));
   const packed = (await fetching[1]).filter((content) => content !== null);
+  if (!isThere()) return;
   coming = NOTHING;
-  show(() => showFiles(packed, waiting, reason));
-  files.open(id, packed);
+  showFiles(packed, waiting, reason);
+  files.open(id, packed.every(isEmptyContent));
+}
+
+/** The text that the server has of a chat that is not open, for its title. */
+export async function unsentText(id) {
+  const found = await getJson(pathOf("text", id)).catch(() => ({}));
+  const contents = [found.content, ...(found.added ?? []).map((one) => one.content)].filter(Boolean);
+  return joined(contents.flatMap(({ text, queue: waiting, system }) => [text ?? "", ...(waiting ?? []).map((message) => message.text), system ?? ""]));
 }
 
 /** What the server has of a part, oldest first: one content, and those that pages added which had not seen it. */
-async function fetchPart({ name }, id) {
+async function fetchPart({ name }, id, isWanted) {
   const wanted = Number(readStored(`draft-${name}`, "session") ?? 0);
   let answered = null;
   for (;;) {
@@ -85,8 +97,14 @@ async function fetchPart({ name }, id) {
         return [found.content, ...added.map((one) => one.content)];
       }
     }
-    await new Promise((resolve) => setTimeout(resolve, isAnswer ? ARRIVAL_STEP_MS : RETRY_MS));
+    await pause(isAnswer ? ARRIVAL_STEP_MS : RETRY_MS);
+    if (!isWanted()) return [];
   }
+}
+
+/** A system message that was changed since it was sent, unless another is being written by now. */
+function showSystem(words) {
+  if (words !== "" && ["", restoredSystem.value].includes(systemMessage.value)) systemMessage.value = words;
 }
 
 function showFiles(packed, waiting, reason) {
@@ -99,9 +117,21 @@ function showFiles(packed, waiting, reason) {
   if (left.length > 0) remark.value = `Too large to be kept while the page was reloaded: ${left.join(", ")}. Please add it again.`;
 }
 
-/** The server has nothing of a chat: what is written from now on may take its place. */
-export function beginDraft(id) {
-  for (const one of parts) one.open(id, []);
+/** What there is of a chat is in the page: what is written from now on may take its place at the server. */
+export function beginDraft(id, { isNew = true } = {}) {
+  for (const one of parts) one.open(id, isNew);
+}
+
+/**
+ * The chat is left: what was not saved of it goes to the server, before it is taken away here.
+ * @returns {boolean} false: the server has some of it that has not come
+ */
+export function leaveDraft() {
+  const isHere = !parts.some((one) => one.isClosed());
+  for (const one of parts) one.handOver();
+  coming = NOTHING;
+  noteLeft();
+  return isHere;
 }
 
 /** From now on what was not saved is saved when the page is left; the page calls it once. */
@@ -111,7 +141,7 @@ export function saveWhenLeft() {
 
 /** From now on every change is saved; the page calls it once. */
 export function keepDrafts() {
-  whenever(() => draft.value, () => texts.changed(PAUSE_MS));
+  whenever(() => [draft.value, systemMessage.value], () => texts.changed(PAUSE_MS));
   whenever(() => [queue.value, held.value], () => texts.changed(0));
   let known = "";
   whenever(
@@ -164,8 +194,7 @@ function part(name, contentOf) {
     const isEmpty = isEmptyContent(content);
     if (isEmpty && savedEmpty) return null;
     savedEmpty = isEmpty;
-    lastVersion = Math.max(lastVersion + 1, Date.now());
-    return { version: lastVersion, content };
+    return { version: nextVersion(), content };
   };
   const save = async () => {
     clearTimeout(timer);
@@ -188,10 +217,18 @@ function part(name, contentOf) {
   return {
     name,
     /** What there is was fetched: if it is emptied, that has to be saved. */
-    open(id, contents) {
+    open(id, isEmpty) {
       isClosed = false;
-      [savedFor, savedEmpty] = [id, contents.every(isEmptyContent)];
+      [savedFor, savedEmpty] = [id, isEmpty];
       save();
+    },
+    close: () => (isClosed = true),
+    isClosed: () => isClosed,
+    handOver() {
+      clearTimeout(timer);
+      timer = null;
+      const saved = isDirty || isSaving || isClosed ? body() : null;
+      if (saved !== null) deliver(name, savedFor, isClosed ? { ...saved, adds: true } : saved);
     },
     changed(pauseMs) {
       isDirty = true;
@@ -215,16 +252,50 @@ function part(name, contentOf) {
   };
 }
 
-function isEmptyContent({ text, queue: waiting, draft: attached }) {
-  return (text ?? "") === "" && (attached ?? []).length === 0 && Object.keys(waiting).length === 0;
+/** Saves what is unsent in a chat that is not open, for a server that has nothing of it. */
+export function saveDraftOf(id, unsent) {
+  for (const [name, content] of [["text", textsOf(unsent)], ["files", filesOf(unsent)]]) {
+    if (!isEmptyContent(content)) deliver(name, id, { version: nextVersion(), content });
+  }
+}
+
+function nextVersion() {
+  lastVersion = Math.max(lastVersion + 1, Date.now());
+  return lastVersion;
+}
+
+/** Sends what nobody sees here any more, until it has arrived, is refused, or its chat is deleted. */
+async function deliver(name, id, saved) {
+  while (!deleted.has(id)) {
+    const fault = await putJson(pathOf(name, id), saved).then(() => null, (refused) => refused);
+    if (fault === null || (fault.status >= 400 && fault.status < 500)) return;
+    await pause(RETRY_MS);
+  }
+}
+
+/** A chat is deleted: nothing of it may reach the server any more. */
+export function forgetDraft(id) {
+  deleted.add(id);
+}
+
+function pause(ms) {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
+
+function isEmptyContent({ text, queue: waiting, draft: attached, system }) {
+  return (text ?? "") === "" && (system ?? "") === "" && (attached ?? []).length === 0 && Object.keys(waiting).length === 0;
 }
 
 function allAttached() {
   return [...attachments.value, ...queue.value.flatMap((message) => message.attachments)];
 }
 
+function textsOf({ text, queue: waiting, held: reason, system }) {
+  return { text, queue: waiting.map(({ key, text: words }) => ({ key, text: words })), held: reason, system };
+}
+
 /** All files, as far as the server keeps that much; of the rest the names. */
-function packedFiles() {
+function filesOf({ attachments: attached, queue: queued }) {
   const most = limits.value?.draft_bytes ?? Number.POSITIVE_INFINITY;
   const left = [];
   let size = KEEPALIVE_BYTES; // for what stands around them
@@ -240,8 +311,8 @@ function packedFiles() {
       size += added;
       return [one];
     });
-  const waiting = queue.value.filter((message) => message.attachments.length > 0);
-  return { draft: pack(attachments.value), queue: Object.fromEntries(waiting.map(({ key, attachments: list }) => [key, pack(list)])), left };
+  const waiting = queued.filter((message) => message.attachments.length > 0);
+  return { draft: pack(attached), queue: Object.fromEntries(waiting.map(({ key, attachments: list }) => [key, pack(list)])), left };
 }
 
 function packed({ kind, name, url, extent, text }) {

@@ -5,22 +5,42 @@
 // The others hold at once, here and in the server's history; the next request carries them to the model.
 
 import { ApiError } from "../net/api.js";
-import { asTold, ask, canAsk, lastEnded, messages, undoable } from "./conversation.js";
+import { asTold, ask, canAsk, canChange, lastEnded, messages, undoable } from "./conversation.js";
 import { isNothing, joined } from "./draft.js";
 import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
 import { learnOf } from "./pictures.js";
 import { tellHistory } from "./session.js";
 
-/** Opens the words of a user message for editing, with its pictures and files. */
-export function openMessage(message, text = message.words, attachments = [...message.pictures, ...message.files]) {
+// Errors that the same message would meet again.
+const IN_MESSAGE = ["context_length_exceeded", "prompt_too_large", "invalid_image", "control_token"];
+
+/** Whether an error is one of what was said, so that asking again is of no use. */
+export function isInMessage(fault) {
+  return IN_MESSAGE.includes(fault.code);
+}
+
+/** Opens the words of a user message for editing, with its pictures and files; one whose edit was refused with that edit. */
+export function openMessage(
+  message,
+  text = message.refused?.text ?? message.words,
+  attachments = message.refused?.attachments ?? [...message.pictures, ...message.files],
+) {
+  message.refused = null;
   message.attachments.value = attachments;
   message.draft.value = text;
   for (const attachment of attachments) if (attachment.kind === "picture") learnOf(attachment);
 }
 
+/** Opens the message that an answer was to answer. */
+export function editQuestion(answer) {
+  const question = messages.value.slice(0, messages.value.indexOf(answer)).findLast((message) => message.role === "user");
+  if (question !== undefined && question.draft.value === null) openMessage(question);
+}
+
 /** Opens it with what was not sent, before what somebody who has opened it since wrote. */
 function openAgain(message, text, attachments) {
+  message.refused = null;
   const newer = message.draft.value;
   if (newer === null) openMessage(message, text, attachments);
   else openMessage(message, joined([text, newer]), [...new Set([...attachments, ...message.attachments.value])]);
@@ -37,6 +57,8 @@ export function editMessage(message) {
   ask([...messages.value.slice(0, at), edited], {
     words: "Your edit replaced what was said before.",
     onRefused: (fault) => {
+      // Also where nobody takes up the offer, the text is there when the message is opened again.
+      message.refused = { text, attachments };
       refusal.value = { title: "Your edit was not sent. The chat is as it was.", fault, again: editAgain };
     },
   });
@@ -60,7 +82,9 @@ export function regenerate(answer) {
   ask(history, {
     words: "This answer replaced the one before.",
     onRefused: (fault) => {
-      const again = { label: "Try again", run: () => regenerate(answer) };
+      const again = isInMessage(fault)
+        ? { label: "Edit message", run: () => editQuestion(answer) }
+        : { label: "Try again", asks: true, run: () => regenerate(answer) };
       refusal.value = { title: "There is no new answer. The chat is as it was.", fault, again };
     },
   });
@@ -69,7 +93,7 @@ export function regenerate(answer) {
 /** Replaces the text of an answer and drops what came after it. Blank text is not taken. */
 export function editAnswer(answer, text) {
   const at = messages.value.indexOf(answer);
-  if (!canAsk.value || at < 0 || text.trim() === "") return;
+  if (!canChange.value || at < 0 || text.trim() === "") return;
   answer.draft.value = null;
   if (text === answer.text.value) return;
   const edited = editedAnswer(text);
@@ -79,7 +103,7 @@ export function editAnswer(answer, text) {
 /** Deletes a turn and all that came after it. */
 export function deleteFrom(message) {
   const at = messages.value.indexOf(message);
-  if (!canAsk.value || at < 0) return;
+  if (!canChange.value || at < 0) return;
   const count = messages.value.length - at;
   const left = messages.value.slice(0, at);
   // A question that lost its answer can be asked again.
@@ -88,7 +112,7 @@ export function deleteFrom(message) {
 }
 
 export function undoEdit() {
-  if (!canAsk.value || undoable.value === null) return;
+  if (!canChange.value || undoable.value === null) return;
   messages.value = undoable.value.history;
   undoable.value = null;
   lastEnded.value = null; // nothing of it is to be announced again

@@ -6,20 +6,22 @@
 import { ApiError } from "../net/api.js";
 import { effect, signal, untracked } from "../vendor/signals.js";
 import { checkChat } from "./chat_check.js";
-import { chatFrom } from "./chat_files.js";
 import { documentOf, titleOf } from "./chat_format.js";
-import { isPending, isRunning, messages, openChat } from "./conversation.js";
+import { chatFrom } from "./chat_read.js";
+import { isPending, isRunning, messages } from "./conversation.js";
 import { keepAs, keptId } from "./kept_id.js";
 import { deleteKept, listKept, readKept, writeKept } from "./kept_store.js";
 import { refusal, remark } from "./notices.js";
 import { systemMessage } from "./settings.js";
 import { readStored, writeStored } from "./storage.js";
+import { endedUnseen, noteKept, openChat, reopen, tabChats } from "./tab_chats.js";
 import { takeLock } from "./tab_lock.js";
 
 // While somebody types a system message, it is written so often.
 const PAUSE_MS = 500;
 const ELSEWHERE = "This chat is open in another tab, which keeps it. What happens here is not kept.";
 const NOT_READ = "What this browser keeps could not be read: it may be switched off, or of a later version of this page. This chat is not kept.";
+const NOT_STORED = "This chat is not saved: the browser did not store it.";
 const FORGOTTEN_ELSEWHERE = "This chat was deleted from the browser’s storage in another tab, and is kept no more.";
 
 /** Overview of the kept chats, newest first, or null while unknown. */
@@ -36,25 +38,53 @@ let writing = Promise.resolve();
 
 /** From now on this chat is kept. */
 export function keepThis() {
+  keepAs(newKept());
+}
+
+/** Keeps a chat of this tab that is not open. */
+export function keepLeft(chat) {
+  noteKept(chat, newKept());
+  writeLeft(chat);
+}
+
+function newKept() {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
   writeStored("keeps", "yes");
-  keepAs(`kept-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`);
   // Without that the browser may throw it away when the disk is full; it may say no, and some ask the user.
   navigator.storage?.persist?.().catch(() => {});
+  return `kept-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+/** Writes a chat that is not open, unless another tab keeps it by now. */
+async function writeLeft({ kept: { value: kept }, history, system }) {
+  const { isOurs, release } = takeLock(`muse.${kept}`);
+  const write = async () => {
+    if (forgotten.has(kept) || !(await isOurs)) return;
+    await writeKept(kept, titleOf(history), documentOf(history, { system, now: new Date() }));
+    tabs.postMessage({});
+  };
+  await inTurn(NOT_STORED, write);
+  release();
+  if (keptChats.value !== null) refreshKept();
 }
 
 /** Deletes a kept chat; without an id all of them. The one that is open stays open, and is kept no more. */
 export async function forget(id = null) {
-  for (const gone of id === null ? [keptId.value, ...(keptChats.value ?? []).map((chat) => chat.id)] : [id]) forgotten.add(gone);
-  if (forgotten.has(keptId.value)) stopKeeping();
+  for (const gone of id === null ? [keptId.value, ...(keptChats.value ?? []).map((chat) => chat.id)] : [id]) if (gone !== null) forgotten.add(gone);
+  noteForgotten();
   tabs.postMessage({ forgotten: id });
   await inTurn("It could not be deleted from this browser.", () => deleteKept(id));
   await refreshKept();
   if (keptId.value === null && keptChats.value.length === 0) writeStored("keeps", null);
 }
 
-/** Opens a kept chat in place of this one, which can be brought back. */
+/** Opens a kept chat in place of this one, which goes into the list of this tab. */
 export async function openKept(id) {
+  const left = tabChats.value.find((chat) => chat.kept.value === id);
+  if (left !== undefined) {
+    await reopen(left);
+    return;
+  }
   const chat = await readChat(id).catch(() => null);
   if (chat === null) {
     remark.value = "This chat is not in the browser’s storage any more, or cannot be read.";
@@ -111,12 +141,16 @@ export function followKeeping() {
   effect(() => {
     if (systemMessage.value !== "") untracked(() => keptId.value !== null && changed(PAUSE_MS));
   });
+  effect(() => {
+    const { chat } = endedUnseen.value ?? {};
+    if (chat && chat.kept.peek() !== null) untracked(() => writeLeft(chat));
+  });
   tabs.onmessage = ({ data }) => {
-    if (keptId.value !== null && (data.forgotten === null || data.forgotten === keptId.value)) {
-      forgotten.add(keptId.value);
-      stopKeeping();
-      remark.value = FORGOTTEN_ELSEWHERE;
+    for (const id of [keptId.value, ...tabChats.value.map((chat) => chat.kept.value)]) {
+      if (id !== null && (data.forgotten === null || data.forgotten === id)) forgotten.add(id);
     }
+    if (forgotten.has(keptId.value)) remark.value = FORGOTTEN_ELSEWHERE;
+    noteForgotten();
     if (keptChats.value !== null) refreshKept();
   };
   addEventListener("pagehide", () => save(keptId.value));
@@ -134,6 +168,12 @@ async function switchTo(id) {
   if (isOurs || keptId.value !== id) return;
   stopKeeping();
   if (!forgotten.has(id)) remark.value = ELSEWHERE;
+}
+
+/** Chats that are kept no more, open or not. */
+function noteForgotten() {
+  if (forgotten.has(keptId.value)) stopKeeping();
+  for (const chat of tabChats.value) if (forgotten.has(chat.kept.value)) noteKept(chat, null);
 }
 
 function stopKeeping() {
@@ -161,7 +201,7 @@ function save(id) {
     await (document === null ? deleteKept(id) : writeKept(id, name, document));
     tabs.postMessage({});
   };
-  const title = "This chat is not kept: the browser did not store it.";
+  const title = NOT_STORED;
   // Another try writes what is there by then, as long as the chat is.
   const again = () => {
     if (keptId.value !== id) return inTurn(title, write, again);
@@ -191,8 +231,8 @@ function storageWords(fault) {
     : "Its storage cannot be used; perhaps it is switched off, or this is a private window. You can save the chat as a file.";
 }
 
-/** Null if there is none; throws where it cannot be read, as one of a later version of this page. */
-async function readChat(id) {
+/** A kept chat; null if there is none; throws where it cannot be read, as one of a later version of this page. */
+export async function readChat(id) {
   const document = await readKept(id);
   if (document === null) return null;
   return chatFrom(checkChat(JSON.stringify(document)));

@@ -30,10 +30,13 @@ export function userMessage(words, attached = []) {
   return saidMessage("user", contentOf(text, pictures), { text, pictures });
 }
 
-/** A message that will not change. fields: what else the server is told of it. attachments: while it is edited. */
+/**
+ * A message that will not change. fields: what else the server is told of it. attachments: while it is edited. refused:
+ * an edit that was not taken, {text, attachments}, until it is opened again.
+ */
 function saidMessage(role, content, { text, pictures, fields = {} }) {
   const { files, words } = role === "user" ? splitText(text) : { files: [], words: text };
-  return { key: nextKey++, role, content, text, files, words, pictures, fields, draft: signal(null), attachments: signal([]) };
+  return { key: nextKey++, role, content, text, files, words, pictures, fields, draft: signal(null), attachments: signal([]), refused: null };
 }
 
 function contentOf(text, pictures) {

@@ -5,7 +5,7 @@ import { signal } from "../vendor/signals.js";
 export const remark = signal(null);
 /**
  * A change of the conversation that the model did not take, or null:
- * {title, fault, again: {label, run}}. `again` offers another try.
+ * {title, fault, again: {label, asks, run}}. `again` offers another try; asks: whether that asks the model.
  */
 export const refusal = signal(null);
 

@@ -27,10 +27,15 @@ export function savePreset(name, { withSystemMessage }) {
   return change((list) => [...list, preset]);
 }
 
-/** Brings back the settings of a preset, and its system message if it has one. */
+/**
+ * Brings back the settings of a preset, and its system message if it has one.
+ * @returns {string|null} a system message that another has replaced
+ */
 export function applyPreset(preset) {
+  const before = systemMessage.value;
   putSettings(preset.settings);
   if (preset.systemMessage !== null) systemMessage.value = preset.systemMessage;
+  return before.trim() === "" || before === systemMessage.value ? null : before;
 }
 
 /** Whether the settings are those of the preset. */

@@ -4,6 +4,7 @@
 import { effect, untracked } from "../vendor/signals.js";
 import { canAsk, isRunning, lastEnded, send } from "./conversation.js";
 import { giveBack, held, queue, takeDraft } from "./draft.js";
+import { cannotAnswer } from "./server.js";
 
 const REASONS = {
   stopped: "Not sent, because the answer was stopped.",
@@ -52,6 +53,7 @@ export function followQueue() {
 function answerEnded() {
   if (queue.value.length === 0 || held.value !== null) return;
   const phase = lastEnded.value?.phase.value ?? null;
-  if (phase === "done") sendNext();
+  if (phase === "done" && canAsk.value) sendNext();
+  else if (phase === "done") held.value = `Not sent ${cannotAnswer.value ?? "yet"}.`;
   else held.value = REASONS[phase] ?? NO_ANSWER;
 }

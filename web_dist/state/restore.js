@@ -1,22 +1,23 @@
-// After a reload the conversation comes back from the server, which holds it in memory. A server that was restarted is
-// told of it again, and the page says that the model has to read it again.
+// After a reload the chats of this tab come back from the server, which holds them in memory. A server that was restarted
+// is told of them again, and the page says that the model has to read the open one again.
 
-import { ApiError } from "../net/api.js";
+import { ApiError, getJson } from "../net/api.js";
 import { computed, effect, untracked } from "../vendor/signals.js";
-import { asTold, canAsk, isRestoring, messages, show } from "./conversation.js";
+import { asTold, canChange, isRestoring, messages, show, withRunning } from "./conversation.js";
 import { beginDraft, bringDraftBack, keepDrafts, saveWhenLeft } from "./draft_keeper.js";
-import { findKept, followKeeping, mayHaveKept } from "./keeper.js";
+import { findKept, followKeeping, mayHaveKept, readChat } from "./keeper.js";
 import { asTurn, cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
 import { remark } from "./notices.js";
 import { server } from "./server.js";
 import { claimSession, hasStarted, isReloaded, renewSession, sessionId, tellHistory } from "./session.js";
-import { systemMessage } from "./settings.js";
+import { restoredSystem, systemMessage } from "./settings.js";
+import { restoreList, storeList, tellLeft } from "./tab_chats.js";
 
-const FORGOTTEN = "The server has no such chat (it was restarted, has forgotten it, or the model never took it), so it could not be restored.";
+const FORGOTTEN = "This chat wasn’t saved, and the server no longer has it.";
 const NOT_FETCHED = "This chat could not be fetched from the server. Reload the page to try again.";
 const OWN_SYSTEM_MESSAGE = "This chat had another system message. The one that you have written meanwhile takes its place.";
-const ELSEWHERE = "It goes on in the tab that this one is a copy of.";
-const RESTARTED = "The server was restarted, and the model has forgotten this chat. Your next message sends all of it again.";
+const ELSEWHERE = "This answer is being written in the tab that this one is a copy of.";
+const RESTARTED = "Server restarted. Your next message may take longer.";
 
 const instanceId = computed(() => server.value?.server.instance_id ?? null);
 
@@ -30,6 +31,7 @@ export async function restoreChat() {
   const isKnown = hasStarted();
   const isKept = mayHaveKept(isNew);
   isRestoring.value = isKnown || isKept;
+  storeList(fetchLeft);
   saveWhenLeft();
   if (isNew) beginDraft(wanted);
   const isOurs = await claimSession();
@@ -41,11 +43,25 @@ export async function restoreChat() {
   await restoring;
   keepDrafts();
   followKeeping();
+  restoreList(isOurs);
+}
+
+/** A chat of this tab that is not open: what the server holds, or else what this browser kept. See storeList. */
+async function fetchLeft({ session, isStarted, kept: { value: id } }) {
+  const kept = id === null ? null : await readChat(id).catch(() => null);
+  const held = isStarted ? await heldChat(getJson(pathOf(session))) : { session: null, isForgotten: true };
+  if (held.session === null) return kept ?? (held.isForgotten ? null : undefined);
+  const { history, running, system } = historyOf(held.session, true, kept);
+  return { history: withRunning(history, running), system };
+}
+
+function pathOf(session) {
+  return `/v1/sessions/${encodeURIComponent(session)}`;
 }
 
 /** The system message of a chat that comes back; what the user has written meanwhile stays. */
 function showSystemMessage(words) {
-  if (systemMessage.value === "") systemMessage.value = words;
+  if (systemMessage.value === "") systemMessage.value = restoredSystem.value = words;
   else if (systemMessage.value !== words) remark.value = OWN_SYSTEM_MESSAGE;
 }
 
@@ -55,7 +71,7 @@ function showSystemMessage(words) {
  * @param {{history: object[], system: string}|null} kept
  */
 async function restoreMessages(isKnown, isOurs, kept) {
-  const outcome = isKnown ? await readHeldChat() : { session: null, isForgotten: false };
+  const outcome = isKnown ? await heldChat(readBootAnswer()) : { session: null, isForgotten: false };
   if (!isRestoring.value) return false;
   isRestoring.value = false;
   if (outcome.isForgotten) renewSession();
@@ -64,24 +80,37 @@ async function restoreMessages(isKnown, isOurs, kept) {
     showSession(outcome.session, isOurs, kept);
   } else if (kept !== null) {
     showSystemMessage(kept.system);
-    show(kept.history, null);
+    show({ history: kept.history });
   } else if (isKnown) {
     remark.value = outcome.isForgotten ? FORGOTTEN : NOT_FETCHED;
   }
   return true;
 }
 
-/** The session as the server knows it: boot.js has asked for it. */
-async function readHeldChat() {
+/** A session as the server knows it. @param {Promise<object>} asked throws ApiError */
+async function heldChat(asked) {
   try {
-    const response = await window.heldChat;
-    return { session: response.ok ? await response.json() : null, isForgotten: response.status === 404 };
-  } catch {
-    return { session: null, isForgotten: false };
+    return { session: await asked, isForgotten: false };
+  } catch (fault) {
+    return { session: null, isForgotten: fault.status === 404 };
   }
 }
 
+/** That of the open chat: boot.js has asked for it. */
+async function readBootAnswer() {
+  const response = await window.heldChat;
+  if (response?.ok) return response.json();
+  throw new ApiError("It was not fetched.", { status: response?.status });
+}
+
 function showSession(session, isOurs, kept) {
+  const { history, running, system } = historyOf(session, isOurs, kept);
+  if (system !== "") showSystemMessage(system);
+  show({ history: withRunning(history, running) });
+}
+
+/** What the page shows of a session. running: the reply that is to be read on, or null */
+function historyOf(session, isOurs, kept) {
   // A request that still waits for the model is what was last seen here.
   const waiting = session.waiting.at(-1) ?? null;
   const records = waiting?.messages ?? session.messages;
@@ -89,18 +118,18 @@ function showSession(session, isOurs, kept) {
   const running = isOurs ? (waiting?.reply_id ?? session.running) : null;
   // Later ones, which only API programs write, stay where they are.
   const hasSystem = records[0]?.role === "system";
-  if (hasSystem) showSystemMessage(records[0].content);
   const told = records.slice(hasSystem ? 1 : 0).map(restoredMessage);
   const history = kept === null ? told : withKept(told, kept.history, running !== null);
   if (!isOurs) {
     // The replies are the other tab's: only there can they go on.
     cutLoose(history);
     if (isRunning && history.at(-1)?.role === "assistant") interrupt(history.at(-1), new ApiError(ELSEWHERE));
+    else if (isRunning) history.push(missingAnswer(new ApiError(ELSEWHERE)));
   }
   if (running === null && ["user", "tool"].includes(history.at(-1)?.role)) {
     history.push(missingAnswer(new ApiError("This message has no answer yet.")));
   }
-  show(history, running);
+  return { history, running, system: hasSystem ? records[0].content : "" };
 }
 
 /**
@@ -127,11 +156,12 @@ export function noticeRestarts() {
   return effect(() => {
     const current = instanceId.value;
     if (current !== null) {
-      const isOther = known !== null && current !== known && messages.peek().length > 0;
-      if (isOther) [isUntold, remark.value] = [true, RESTARTED];
+      const isOther = known !== null && current !== known;
+      if (isOther && messages.peek().length > 0) [isUntold, remark.value] = [true, RESTARTED];
+      if (isOther) untracked(tellLeft);
       known = current;
     }
-    if (!isUntold || current === null || !canAsk.value) return;
+    if (!isUntold || current === null || !canChange.value) return;
     isUntold = false;
     untracked(() => messages.value.length > 0 && tellHistory(asTold(messages.value)));
   });

@@ -33,6 +33,9 @@ const ROLES = {
   settings: "Settings",
 };
 
+// As in the details of an answer: what has the same name there has the same number of tokens.
+const LOOK_OF_ROLE = { system: "system", settings: "system", user: "user", template: "scaffold" };
+
 /** The look of a segment: which of the legend's kinds it is, and its name. */
 export function kindOf({ kind, role }) {
   switch (kind) {
@@ -43,9 +46,9 @@ export function kindOf({ kind, role }) {
     case "begun":
       return { look: "answer", name: "This answer so far" };
     case "image":
-      return { look: "image", name: "Picture" };
+      return { look: "image", name: "Image" };
     default:
-      return { look: role === "system" ? "system" : role === "user" ? "user" : "other", name: ROLES[role] ?? role ?? "Unknown" };
+      return { look: LOOK_OF_ROLE[role ?? "template"] ?? "other", name: ROLES[role] ?? role ?? "Template" };
   }
 }
 
@@ -55,7 +58,7 @@ const LOOKS = {
   system: "System",
   user: "User",
   answer: "Exact tokens of an answer",
-  image: "Picture",
+  image: "Images",
   other: "Other text",
 };
 
@@ -101,5 +104,5 @@ export function promptText({ segments }) {
 }
 
 export function pictureWords({ type, width, height }) {
-  return `${type.replace("image/", "").toUpperCase()} picture, ${width} × ${height} pixels`;
+  return `${type.replace("image/", "").toUpperCase()} image, ${width} × ${height} pixels`;
 }

@@ -1,4 +1,4 @@
-// What the page knows of the server, fed by /api/events and /api/runtime, and the words for it.
+// What the page knows of the server, fed by /api/events and /api/runtime.
 import { computed, signal } from "../vendor/signals.js";
 import { getJson, postJson } from "../net/api.js";
 import { followState } from "../net/state_feed.js";
@@ -12,45 +12,19 @@ export const defaults = signal({});
 /** What the server takes at most ({pictures: {max_bytes, ...}, ...}), or null while unknown. */
 export const limits = signal(null);
 
-const PARTS = { loading: "Loading the model", starting: "Starting the model" };
-
-/**
- * The status line: tone is one of ready, busy, wait, bad; fraction is 0..1 where it is known.
- * `detail` is the longer reason for a banner, or null.
- */
-export const status = computed(() => {
-  if (link.value === "connecting") return { tone: "wait", text: "Connecting", fraction: null, detail: null };
-  if (link.value === "offline" || server.value === null) {
-    const detail = "The server does not answer. The page reconnects by itself as soon as it is back.";
-    return { tone: "bad", text: "Offline", fraction: null, detail };
-  }
-  return workerStatus(server.value.worker, server.value.requests);
-});
-
-function workerStatus(worker, requests) {
-  const plain = (tone, text, detail = null) => ({ tone, text, fraction: null, detail });
-  switch (worker.state) {
-    case "ready":
-    case "busy": {
-      if (requests.running === 0 && worker.state === "ready") return plain("ready", "Ready");
-      return plain("busy", requests.queued > 0 ? `Generating, ${requests.queued} waiting` : "Generating");
-    }
-    case "starting":
-    case "loading": {
-      const fraction = typeof worker.fraction === "number" ? worker.fraction : null;
-      const words = PARTS[worker.state];
-      return { tone: "wait", text: fraction === null ? words : `${words}, ${percent(fraction)}`, fraction, detail: null };
-    }
-    case "restarting":
-      return plain("wait", "Restarting the model");
-    case "draining":
-      return plain("wait", "Finishing the last answers");
+/** Why no request can be answered now, as in "not while ...", or null. Before the first news it may be tried. */
+export const cannotAnswer = computed(() => {
+  if (link.value === "offline") return "while the server cannot be reached";
+  switch (server.value?.worker.state) {
     case "failed":
-      return plain("bad", "Model failed", worker.reason ?? "The model could not be started.");
+    case "stopped":
+      return "while the model is not running";
+    case "draining":
+      return "while the server shuts down";
     default:
-      return plain("bad", "Model stopped", worker.reason);
+      return null;
   }
-}
+});
 
 /** Whether a model that failed may be tried again from here. */
 export const canRestart = computed(() => link.value === "online" && server.value?.worker.state === "failed");

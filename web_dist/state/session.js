@@ -6,8 +6,10 @@ import { signal } from "../vendor/signals.js";
 import { readStored, writeStored } from "./storage.js";
 import { takeLock } from "./tab_lock.js";
 
+const RETRY_MS = 1000;
 const storedId = readStored("session", "session");
 const id = signal(storedId ?? newId());
+writeStored("session", id.peek(), "session");
 let isStarted = readStored("session-started", "session") !== null;
 let lock = null;
 
@@ -31,11 +33,17 @@ export function noteStarted() {
   writeStored("session-started", "yes", "session");
 }
 
-/** From now on this tab is another chat. */
+/** From now on this tab is another chat: a new one, or one that it had before. */
 export function renewSession() {
-  isStarted = false;
-  writeStored("session-started", null, "session");
-  id.value = newId();
+  useSession(newId(), false);
+}
+
+/** @param {boolean} started whether the server may know it */
+export function useSession(used, started) {
+  isStarted = started;
+  writeStored("session-started", started ? "yes" : null, "session");
+  writeStored("session", used, "session");
+  id.value = used;
   hold();
 }
 
@@ -49,14 +57,16 @@ export async function claimSession() {
   return false;
 }
 
-/** Has the server end and forget a chat. Nothing depends on it: a chat that is not used is forgotten anyway. */
+/** Has the server end and forget a chat; tries again while it cannot be reached. */
 export async function closeSession(closed) {
   const path = `/v1/sessions/${encodeURIComponent(closed)}`;
-  try {
-    await sendDelete(path);
-  } catch {
-    await postJson(`${path}/reset`, {}).catch(() => {});
+  for (;;) {
+    const fault = await sendDelete(path).then(() => null, (refused) => refused);
+    if (fault === null) return;
+    if (fault.code !== "unreachable") break;
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
   }
+  await postJson(`${path}/reset`, {}).catch(() => {});
 }
 
 /** Tells the server of a history that was changed without a request. The next request would tell it, too. */
@@ -67,7 +77,12 @@ export function tellHistory(history) {
     return;
   }
   noteStarted();
-  putJson(`/v1/sessions/${encodeURIComponent(id.peek())}`, { messages: history }).catch(() => {});
+  tellHistoryOf(id.peek(), history);
+}
+
+/** The same for a chat that is not open. */
+export function tellHistoryOf(session, history) {
+  putJson(`/v1/sessions/${encodeURIComponent(session)}`, { messages: history }).catch(() => {});
 }
 
 /** Holds a lock named after the id for as long as this tab has it; false if another tab holds it. */
@@ -77,10 +92,8 @@ function hold() {
   return lock.isOurs;
 }
 
-// Not crypto.randomUUID: that exists only on https and localhost.
-function newId() {
+/** An id that no chat has. (Not crypto.randomUUID: that exists only on https and localhost.) */
+export function newId() {
   const bytes = crypto.getRandomValues(new Uint8Array(12));
-  const made = `page-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-  writeStored("session", made, "session");
-  return made;
+  return `page-${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }

@@ -16,6 +16,8 @@ const NOTHING_SET = Object.freeze({
 });
 
 export const systemMessage = signal("");
+/** The system message as it came with the chat that a reload has brought back, or "". */
+export const restoredSystem = signal("");
 export const settings = signal(settingsFrom(parsed(readStored("sampling"))));
 
 const model = computed(() => server.value?.model ?? null);

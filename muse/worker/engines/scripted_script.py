@@ -33,6 +33,7 @@ import attrs
 import cattrs
 from cattrs.errors import CattrsError, ClassValidationError
 
+from muse.exhaustion import reason_of
 from muse.worker.engines.scripted_faults import Fault
 
 CHATML: Final = (
@@ -114,5 +115,5 @@ def read_script(path: Path) -> Script:
             raise TypeError("a script is an object")
         return _converter.structure(content, Script)
     except (OSError, ValueError, TypeError, KeyError, CattrsError) as fault:
-        details = cattrs.transform_error(fault) if isinstance(fault, ClassValidationError) else [str(fault)]
+        details = cattrs.transform_error(fault) if isinstance(fault, ClassValidationError) else [reason_of(fault)]
         raise ScriptFault(f"{path}: {'; '.join(details)}") from fault

@@ -38,7 +38,7 @@ test("what is too little or too quick to measure has no rate, and nothing takes 
 
 test("an ordinary answer has no row of what did not happen", () => {
   assert.deepEqual(rowsOf({}), {
-    Conversation: "40 tokens: 30 reused, 10 new",
+    Prompt: "40 tokens: 30 reused, 10 new",
     Reading: "10 tokens",
     Answer: "30 tokens in 2.0 s (15.0 tokens/s)",
   });
@@ -75,9 +75,9 @@ test("the reason of a reset is said in the server's words, one without words as 
 });
 
 test("pictures: how long they took, and how many were made smaller", () => {
-  assert.equal(rowsOf({ vision_encoder_ms: null, images_scaled: 0 }).Pictures, undefined);
-  assert.equal(rowsOf({ vision_encoder_ms: 1234, images_scaled: 0 }).Pictures, "looked at in 1.2 s");
-  assert.equal(rowsOf({ images_scaled: 2 }).Pictures, "2 made smaller, so that the conversation fits");
+  assert.equal(rowsOf({ vision_encoder_ms: null, images_scaled: 0 }).Images, undefined);
+  assert.equal(rowsOf({ vision_encoder_ms: 1234, images_scaled: 0 }).Images, "encoded in 1.2 s");
+  assert.equal(rowsOf({ images_scaled: 2 }).Images, "2 made smaller, so that the conversation fits");
 });
 
 test("calls that were tried again, and a thought that the length cut", () => {

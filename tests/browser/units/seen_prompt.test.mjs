@@ -16,9 +16,9 @@ test("every kind and role has a name, also one that is not known here", () => {
     [part("text", "settings"), "Settings"],
     [part("answer", "assistant"), "Earlier answer, exact tokens"],
     [part("begun", "assistant"), "This answer so far"],
-    [part("image", "user"), "Picture"],
+    [part("image", "user"), "Image"],
     [part("text", "oracle"), "oracle"],
-    [part("text", null), "Unknown"],
+    [part("text", null), "Template"],
   ];
   assert.deepEqual(named.map(([segment]) => kindOf(segment).name), named.map(([, name]) => name));
 });
@@ -45,7 +45,7 @@ test("blocks of a long text are whole lines, and joined they are the text", () =
   assert.ok(Math.max(...inBlocks(lines).map((block) => block.length)) < 6100);
 });
 
-test("the whole prompt as a text has words for a picture", () => {
+test("the whole prompt as a text has words for an image", () => {
   const picture = part("image", "user", 18, { text: undefined, image: { type: "image/png", width: 448, height: 56 } });
-  assert.equal(promptText({ segments: [part("text", "user"), picture, part("scaffold", null)] }), "x[PNG picture, 448 × 56 pixels]x");
+  assert.equal(promptText({ segments: [part("text", "user"), picture, part("scaffold", null)] }), "x[PNG image, 448 × 56 pixels]x");
 });

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from muse.exhaustion import reason_of
 from muse.worker.child import plain
 from muse.worker.engines.base import EngineFault
 from muse.worker.engines.executorch.decoding import Array
@@ -47,7 +48,8 @@ class Library:
         except (ImportError, OSError) as fault:
             raise EngineFault(
                 "bad_request",
-                f"ExecuTorch is not installed here ({fault}): run `python3 -m bootstrap setup --engine executorch`",
+                f"ExecuTorch is not installed here ({reason_of(fault)}): run "
+                "`python3 -m bootstrap setup --engine executorch`",
                 fatal=True,
             ) from fault
         if threads is not None:

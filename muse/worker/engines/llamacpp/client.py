@@ -15,6 +15,7 @@ import socket
 from contextlib import nullcontext
 from typing import Any, Final
 
+from muse.exhaustion import reason_of
 from muse.worker.engines.base import CancelToken, EngineFault
 
 _RECEIVE_BYTES: Final = 16 * 1024
@@ -81,7 +82,7 @@ class Client:
             connection.sendall(head.encode() + content)
         except OSError as fault:
             connection.close()
-            raise EngineGone(f"the engine's server cannot be reached: {fault}") from fault
+            raise EngineGone(f"the engine's server cannot be reached: {reason_of(fault)}") from fault
         return connection
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import Browser, Page
 
 FLAGS: Final = (
     # Machines that test run as root. The rest keeps the browser from looking for the outside world.
@@ -46,3 +46,13 @@ def running_chromium(path: str) -> Generator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+def collected_heap_mb(page: Page) -> float:
+    """JavaScript heap of the page after a forced garbage collection; MB."""
+    devtools = page.context.new_cdp_session(page)
+    for _ in range(2):  # what only a finalizer of the first one lets go
+        devtools.send("HeapProfiler.collectGarbage")
+    used: float = devtools.send("Runtime.getHeapUsage")["usedSize"]
+    devtools.detach()
+    return used / 1e6

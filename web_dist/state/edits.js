@@ -11,6 +11,7 @@ import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
 import { learnOf } from "./pictures.js";
 import { tellHistory } from "./session.js";
+import { isAtEnd } from "./view.js";
 
 /** Opens a user message for editing, with its pictures. */
 export function openMessage(message, text = message.text, attachments = message.pictures) {
@@ -34,6 +35,7 @@ export function editMessage(message) {
   message.draft.value = null;
   const editAgain = { label: "Edit again", run: () => openAgain(message, text, attachments) };
   const edited = userMessage(wordsOf(text, attachments), picturesIn(attachments));
+  isAtEnd.value = true;
   ask([...messages.value.slice(0, at), edited], {
     words: "Your edit replaced what was said before.",
     onRefused: (fault) => {
@@ -52,6 +54,7 @@ export function regenerate(answer) {
   const at = messages.value.indexOf(answer);
   if (!canAsk.value || at < 1) return;
   const history = messages.value.slice(0, at);
+  isAtEnd.value = true;
   // The last answer, without a word in it, is no loss: another failure then shows in its place.
   if (at === messages.value.length - 1 && !answer.hasText.value && !answer.hasReasoning.value) {
     ask(history);

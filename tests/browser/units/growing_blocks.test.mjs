@@ -19,7 +19,9 @@ function grow(pieces, check) {
   const markdown = new GrowingMarkdown();
   const settledNodes = [];
   const settledNotes = [];
+  let text = "";
   for (const [at, piece] of pieces.entries()) {
+    text += piece;
     markdown.append(piece);
     const { settled, live } = markdown.advance();
     settledNodes.push(...settled.nodes);
@@ -27,7 +29,7 @@ function grow(pieces, check) {
     check(at, {
       live: () => [...settledNodes, ...live.nodes],
       finished: () => {
-        const { nodes, notes, isWhole } = markdown.finish();
+        const { nodes, notes, isWhole } = markdown.finish(text);
         if (isWhole) return { nodes, notes };
         return { nodes: [...settledNodes, ...nodes], notes: [...settledNotes, ...notes] };
       },
@@ -38,7 +40,7 @@ function grow(pieces, check) {
 function inOnePiece(text) {
   const markdown = new GrowingMarkdown();
   markdown.append(text);
-  const { nodes, notes } = markdown.finish();
+  const { nodes, notes } = markdown.finish(text);
   return { nodes, notes };
 }
 

@@ -13,6 +13,17 @@ from tests.browser.test_layout import DISTANCE_TO_END
 pytestmark = pytest.mark.browser
 
 AT_END = f"{DISTANCE_TO_END} < 40"
+# Where the conversation stands once it has stopped moving.
+STANDSTILL = """new Promise((resolve) => {
+  const scroller = document.querySelector(".transcript");
+  let last = null;
+  const look = () => {
+    if (scroller.scrollTop === last) resolve(last);
+    else setTimeout(look, 100);
+    last = scroller.scrollTop;
+  };
+  look();
+})"""
 COMPLETIONS = "**/v1/chat/completions"
 
 
@@ -24,11 +35,9 @@ def scroll_top(page: Page) -> float:
 def go_up(page: Page, by: int) -> float:
     """The reader scrolls up by hand; returns the place."""
     page.locator(".transcript").hover()
-    before = scroll_top(page)
     page.mouse.wheel(0, -by)
     expect(page.get_by_role("button", name="Jump to newest")).to_be_visible()
-    wait_until(page, f"document.querySelector('.transcript').scrollTop <= {before - by} + 40")
-    return scroll_top(page)
+    return page.evaluate(STANDSTILL)
 
 
 def write_long(page: Page) -> Locator:
@@ -98,7 +107,7 @@ def test_a_refused_edit_puts_the_chat_back_and_does_not_scroll(chromium_page: Pa
     wait_over(ask(page, "long please"))
     wait_over(ask(page, "short"))
     held: list[Route] = []
-    page.route(COMPLETIONS, held.append)
+    page.route(COMPLETIONS, lambda route: held.append(route))
     page.get_by_role("button", name="Edit message").last.click()
     with page.expect_request(COMPLETIONS):
         page.get_by_role("button", name="Save & send").press("Enter")

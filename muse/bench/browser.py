@@ -7,7 +7,7 @@ import os
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -51,7 +51,7 @@ def running_chromium(path: str) -> Generator[Browser]:
 
 def collected_heap_mb(page: Page) -> float:
     """JavaScript heap of the page after a forced garbage collection; MB."""
-    devtools = page.context.new_cdp_session(page)
+    devtools: Any = page.context.new_cdp_session(page)
     before, used = math.inf, math.inf
     while before == math.inf or used < 0.999 * before:  # much of what the DOM held goes only with a later collection
         before = used

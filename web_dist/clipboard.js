@@ -21,6 +21,6 @@ function copyBySelection(text) {
   area.select();
   const worked = document.execCommand("copy");
   area.remove();
-  focused?.focus();
+  focused?.focus({ preventScroll: true });
   return worked;
 }

@@ -3,10 +3,12 @@
 In real Chromium, from the browser's own entries. While an answer of 30,000 tokens arrives at 250 tokens a second,
 keys are pressed in the composer: *event timing* gives the time from each key to the next paint (in steps of 8 ms; what
 took under 16 ms has no entry and counts as 16), *long tasks* all work of the main thread that took over 50 ms. The
-baseline is the same typing into the same page before anything is asked. A chat of 400 messages is opened several
-times; its time is counted from the start of the navigation to the frame in which the last message has been painted,
-beside the same of an empty page: first in a profile that has never seen the page, then by a reload in the same, which
-has the page's files. Playwright follows each request of the page, and that time is in it. Budgets: design section 11.
+baseline is the same typing into the same page before anything is asked. Once the answer is complete, the JavaScript
+heap is measured after a forced garbage collection, beside that of the empty page and of the same chat after a reload. A
+chat of 400 messages is opened several times; its time is counted from the start of the navigation to the frame in which
+the last message has been painted, beside the same of an empty page: first in a profile that has never seen the page,
+then by a reload in the same, which has the page's files. Playwright follows each request of the page, and that time is
+in it. Budgets: design section 11.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import trio
 
-from muse.bench.browser import chromium_path, running_chromium
+from muse.bench.browser import chromium_path, collected_heap_mb, running_chromium
 from muse.bench.client import Connection
 from muse.bench.page_script import CHAT_ENDING, TOKENS_PER_S, long_chat, page_script
 from muse.bench.server import BenchServer, bench_server
@@ -33,6 +35,10 @@ if TYPE_CHECKING:
 TYPING_P75_MS: Final = 100.0
 LONG_TASK_MS: Final = 50.0
 OPENING_MS: Final = 300.0
+HEAP_GROWTH: Final = 1.5
+"""Heap after an answer has arrived, as a multiple of that after a reload."""
+HEAP_ABOVE_EMPTY_MB: Final = 12.0
+"""For 30,000 tokens."""
 SHORTEST_ENTRY_MS: Final = 16.0
 KEY_PAUSE_S: Final = 0.1
 BASELINE_KEYS: Final = 40
@@ -108,6 +114,8 @@ def _measure_answer(browser: Browser, url: str, tokens: int) -> dict[str, Any]:
     _taken(page, 0)
     pressed = _typing(page, keys, None, BASELINE_KEYS)
     idle, _ = _taken(page, pressed)
+    heap = {"empty page": collected_heap_mb(page)}
+    _taken(page, 0)  # the collection was a long task
     composer.fill("Tell me everything.")
     composer.press("Enter")
     page.wait_for_selector(".from-model .prose")
@@ -117,11 +125,15 @@ def _measure_answer(browser: Browser, url: str, tokens: int) -> dict[str, Any]:
     busy, long_tasks = _taken(page, pressed)
     seconds = time.monotonic() - start
     is_whole = page.locator(".from-model[data-phase=done]").count() > 0
-    height = page.evaluate("document.querySelector('.transcript').scrollHeight")
-    page.close()
     if not is_whole:
         raise RuntimeError(f"the page had not shown the whole answer {seconds:.0f} s after its first word")
-    return {"idle": idle, "busy": busy, "long": long_tasks, "rate": tokens / seconds, "height": height}
+    height = page.evaluate("document.querySelector('.transcript').scrollHeight")
+    heap["with the answer"] = collected_heap_mb(page)
+    page.reload()
+    page.wait_for_selector(".from-model[data-phase=done] .blocks > *")
+    heap["with the answer, after a reload"] = collected_heap_mb(page)
+    page.close()
+    return {"idle": idle, "busy": busy, "long": long_tasks, "rate": tokens / seconds, "height": height, "heap": heap}
 
 
 def _measure_opening(browser: Browser, url: str, turns: int) -> dict[str, float]:
@@ -204,10 +216,14 @@ def _report(found: dict[str, Any], tokens: int, messages: int) -> tuple[str, boo
     ]
     p75 = percentile(answer["busy"], 0.75)
     late, longest = answer["long"], max(answer["long"], default=0.0)
+    empty, grown, reloaded = answer["heap"].values()
+    growth, above = grown / reloaded, grown - empty
     to_open = {how: statistics.median([one[how] for one in found["full"]]) for how in ("first", "reload")}
     verdicts = [
         (f"typing p75 {p75:.0f} ms, budget {TYPING_P75_MS:.0f}", p75 <= TYPING_P75_MS),
         (f"{len(late)} tasks over {LONG_TASK_MS:.0f} ms while it arrived (longest {longest:.0f}), budget 0", not late),
+        (f"heap {growth:.2f} times that after a reload, budget {HEAP_GROWTH}", growth <= HEAP_GROWTH),
+        (f"heap {above:.1f} MB above the empty page, budget {HEAP_ABOVE_EMPTY_MB:.0f}", above <= HEAP_ABOVE_EMPTY_MB),
         *(
             (f"{messages} messages open ({how}) in {time_ms:.0f} ms, budget {OPENING_MS:.0f}", time_ms <= OPENING_MS)
             for how, time_ms in to_open.items()
@@ -215,6 +231,10 @@ def _report(found: dict[str, Any], tokens: int, messages: int) -> tuple[str, boo
     ]
     text = table(["key to paint, ms, while", "p50", "p75", "p99", "max", "keys"], typing)
     text += f"\nanswer of {tokens} tokens, shown at {answer['rate']:.0f} tokens/s, {answer['height']} px high\n\n"
+    text += table(
+        ["heap after a forced collection", "MB"], [[name, f"{mb:.1f}"] for name, mb in answer["heap"].items()]
+    )
+    text += "\n\n"
     text += table(["to the last message painted, ms", "median", "min", "max"], opening)
     text += "".join(f"\n{words}: {'holds' if fine else 'BROKEN'}" for words, fine in verdicts)
     return text, all(fine for _, fine in verdicts)

@@ -29,10 +29,15 @@ def test_a_small_measurement_counts_keys_tokens_and_messages(chromium: Browser) 
     assert keys[0] == 40
     assert keys[1] > 0
     assert any(line.startswith("answer of 300 tokens, shown at ") for line in lines)
+    heaps = [
+        float(line.split()[-1]) for line in lines if re.match(r"(empty page|with the answer(, .*)?) +\d+\.\d$", line)
+    ]
+    assert len(heaps) == 3
+    assert min(heaps) > 0
     opened = [
         line.rsplit(maxsplit=3)[0] for line in lines if re.match(r"(empty page|20 messages), .* \d+ +\d+ +\d+$", line)
     ]
     assert opened == ["empty page, first", "20 messages, first", "empty page, reload", "20 messages, reload"]
     verdicts = [line.rsplit(": ", 1)[1] for line in lines if line.endswith((": holds", ": BROKEN"))]
-    assert len(verdicts) == 4
-    assert fine == (verdicts == ["holds"] * 4)
+    assert len(verdicts) == 6
+    assert fine == (verdicts == ["holds"] * 6)

@@ -18,6 +18,8 @@ pytestmark = pytest.mark.browser
 SAVE: FilePayload = {"name": "save.py", "mimeType": "text/x-python", "buffer": b"fence = '```'\nprint(fence)\n"}
 SAVED = "save.py\n````py\nfence = '```'\nprint(fence)\n````"
 
+DIRECTION = "(field) => getComputedStyle(field).direction"
+
 
 def queued(page: Page) -> Locator:
     return page.get_by_role("list", name="Queued messages").get_by_role("listitem")
@@ -142,6 +144,28 @@ def test_other_files_are_refused_in_words(chromium_page: Page, name: str, data: 
     hand_over(composer(chromium_page), "paste", [{"name": name, "mimeType": "text/plain", "buffer": data}, SAVE])
     expect(chromium_page.get_by_role("alert")).to_contain_text(f"{name} was not added: it {words}")
     expect(attached(chromium_page).locator(".attachment-name")).to_have_text(["save.py"])
+
+
+def test_what_is_written_takes_its_own_direction(chromium_page: Page) -> None:
+    """Every field for text, and where it is shown: right to left if it begins so, line by line."""
+    page = chromium_page
+    hebrew = "\u05e9\u05dc\u05d5\u05dd"
+    page.get_by_role("button", name="Settings", exact=True).click()
+    page.get_by_role("button", name="Add a stop string").click()
+    page.get_by_role("button", name="Save these settings").click()
+    for field in (composer(page), *page.locator("textarea:not(#composer-field), input[type=text]").all()):
+        field.fill(hebrew)
+        assert field.evaluate(DIRECTION) == "rtl", field
+        field.fill("hello")
+        assert field.evaluate(DIRECTION) == "ltr", field
+    composer(page).fill(f"hello\n{hebrew}")
+    assert composer(page).evaluate("(field) => getComputedStyle(field).unicodeBidi") == "plaintext"
+    composer(page).press("Enter")
+    bubble = page.locator(".bubble")
+    assert bubble.evaluate("(bubble) => getComputedStyle(bubble).unicodeBidi") == "plaintext"
+    page.get_by_role("button", name="Edit message").click()
+    page.get_by_label("Your message").fill(hebrew)
+    assert page.get_by_label("Your message").evaluate(DIRECTION) == "rtl"
 
 
 def test_a_queued_message_goes_out_when_the_answer_has_ended(chromium_page: Page) -> None:

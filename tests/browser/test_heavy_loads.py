@@ -7,6 +7,8 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
+from muse.bench.browser import collected_heap_mb
+from muse.bench.page import HEAP_GROWTH
 from muse.bench.page_script import page_script
 from tests.browser.files import composer
 from tests.browser.scripts import HANG_GUARD_MS, LINES, ask, wait_over
@@ -42,7 +44,8 @@ def test_a_slow_connection_loses_nothing(chromium_page: Page, chat_server: Serve
 def test_a_very_long_answer_comes_whole(
     open_page: Callable[..., Page], scripted_server: Callable[..., ServerProcess]
 ) -> None:
-    """30,000 tokens as fast as they come, with typing in between; how quick that is, `muse bench page` measures."""
+    """30,000 tokens as fast as they come, with typing in between, and little more memory than after a reload; how quick
+    that is, `muse bench page` measures."""
     script = page_script(LONG_TOKENS)
     script["answers"][0]["token_ms"] = 0.2
     page = open_page(scripted_server(script).url)
@@ -57,3 +60,9 @@ def test_a_very_long_answer_comes_whole(
     assert answer.locator("h3").count() == text.count("## Part")
     answer.get_by_role("button", name="Source text").click()
     assert answer.locator("pre.source").evaluate("(e) => e.textContent") == text
+    answer.get_by_role("button", name="Source text").click()
+    expect(answer.locator("h3").first).to_be_attached()
+    grown = collected_heap_mb(page)
+    page.reload()
+    expect(answer.locator("h3").first).to_be_attached()
+    assert grown <= HEAP_GROWTH * collected_heap_mb(page)

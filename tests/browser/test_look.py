@@ -26,6 +26,21 @@ OUT_OF_REACH = """() => [...document.querySelectorAll("button, textarea, input, 
     const found = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
     return found === null || !(e.contains(found) || found.contains(e) || found.parentElement?.contains(e));
   }).map((e) => e.outerHTML.slice(0, 100))"""
+# Each visible text that begins before its column or ends behind it, by more than what a slanted letter takes.
+TEXT_BESIDE_THE_COLUMN = """() => {
+  const column = document.querySelector(".column").getBoundingClientRect();
+  const walker = document.createTreeWalker(document.querySelector(".transcript"), NodeFilter.SHOW_TEXT);
+  const found = [];
+  while (walker.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(walker.currentNode);
+    const box = range.getBoundingClientRect();
+    const element = walker.currentNode.parentElement;
+    if (box.width === 0 || element.closest(".visually-hidden") !== null) continue;
+    if (box.left < column.left - 1 || box.right > column.right + 1) found.push(walker.currentNode.data);
+  }
+  return found;
+}"""
 DIFFERS = """([one, other]) => {
   const look = (selector) => {
     const style = getComputedStyle(document.querySelector(selector));
@@ -51,6 +66,38 @@ def test_paper_gets_the_words_and_no_controls(open_page: Callable[..., Page], ch
     heights = page.evaluate("[document.documentElement.scrollHeight, document.querySelector('.column').offsetHeight]")
     assert heights[0] >= heights[1] > 2 * 800
     assert len(re.findall(rb"/Type\s*/Page\b", on_screen)) > 1
+
+
+def test_nothing_is_cut_off_at_the_edge_of_the_paper(thinking_page: Page) -> None:
+    """No text stands out beside the column, beyond which a browser prints nothing; open thoughts and notes as well."""
+    answer = wait_over(ask(thinking_page, "yes?"))
+    answer.locator(".thought-head").click()
+    stopped = ask(thinking_page, "endless")
+    expect(stopped.locator(".thought")).to_contain_text("Step 2 leads")
+    thinking_page.get_by_role("button", name="Stop", exact=True).click()
+    wait_over(stopped, "stopped")
+    thinking_page.emulate_media(media="print")
+    assert thinking_page.evaluate(TEXT_BESIDE_THE_COLUMN) == []
+    assert "Thought for" in thinking_page.locator(".transcript").inner_text()
+
+
+def test_paper_and_systems_colours_tell_what_is_done(
+    open_page: Callable[..., Page], chat_server: ServerProcess
+) -> None:
+    """The mark in the box of a task is a background, which both leave out where nothing says otherwise."""
+    page = open_page(chat_server.url)
+    wait_over(ask(page, "tour"))
+    page.emulate_media(media="print")
+    boxes = page.locator(".task input")
+    assert boxes.evaluate_all("boxes => boxes.map((box) => [box.checked, getComputedStyle(box).printColorAdjust])") == [
+        [True, "exact"],
+        [False, "exact"],
+    ]
+    page.emulate_media(media="screen", forced_colors="active")
+    done, to_do = (box.screenshot() for box in boxes.all())
+    assert done != to_do
+    grounds = boxes.evaluate_all("boxes => boxes.map((box) => getComputedStyle(box).backgroundColor)")
+    assert len(set(grounds)) == 2
 
 
 @pytest.mark.parametrize("size", [(640, 400), (320, 256)], ids=["200 %", "400 %"])

@@ -14,7 +14,7 @@ from playwright.sync_api import FilePayload, Page, expect
 
 from tests.browser.conftest import PageWatch
 from tests.browser.files import add, attached, composer, hand_over
-from tests.browser.scripts import ask, record_requests, session_id, wait_over
+from tests.browser.scripts import ask, record_requests, session_id, wait_over, wait_until
 from tests.picture_files import data_url, moving, plain, png_claiming, saved, turned
 from tests.server_process import ServerProcess
 
@@ -40,6 +40,10 @@ def coloured(colour: str, size: tuple[int, int] = (56, 84)) -> bytes:
 
 def png(colour: str, name: str | None = None) -> FilePayload:
     return {"name": name or f"{colour}.png", "mimeType": "image/png", "buffer": coloured(colour)}
+
+
+def png_of(name: str, size: tuple[int, int]) -> FilePayload:
+    return {"name": f"{name}.png", "mimeType": "image/png", "buffer": coloured("red", size)}
 
 
 def pictures_sent(message: dict[str, Any]) -> list[str]:
@@ -75,6 +79,35 @@ def test_a_picture_is_seen_shown_and_sent_with_every_turn(page: Page) -> None:
     assert pictures_sent(first) == [data_url(coloured("red"))]
     assert pictures_sent(second) == [data_url(coloured("blue"))]
     assert second["content"][-1] == {"type": "text", "text": QUESTION}
+
+
+def test_a_small_picture_is_not_enlarged(page: Page) -> None:
+    """In a message, beside others or alone, and after a reload; a narrow one is cut, a wide one fits, as ever."""
+    sizes = {"small": (20, 10), "wide": (1200, 30), "narrow": (30, 1200), "large": (800, 600)}
+    add(page, *(png_of(name, size) for name, size in sizes.items()))
+    expect(attached(page)).to_have_count(4)
+    scale = "(image) => getComputedStyle(image).objectFit"
+    assert set(page.locator(".attachment-picture").evaluate_all(f"images => images.map({scale})")) == {"scale-down"}
+    wait_over(ask(page, QUESTION))
+    for _ in ("as sent", "after a reload"):
+        shown = page.locator(".from-user img")
+        expect(shown).to_have_count(4)
+        wait_until(page, "[...document.images].every((image) => image.complete && image.naturalWidth > 0)")
+        wait_until(page, "document.querySelector('.from-user img').offsetHeight === 10")
+        found = dict(
+            zip(sizes, shown.evaluate_all("images => images.map((i) => [i.offsetWidth, i.offsetHeight])"), strict=True)
+        )
+        assert found["small"] == [20, 10]
+        assert found["wide"][1] == 30
+        assert found["narrow"] == [30, 144]
+        assert found["large"] == [192, 144]
+        page.reload()
+    page.get_by_role("button", name="New chat").click()
+    add(page, png_of("alone", (50, 40)))
+    expect(attached(page)).to_have_count(1)
+    wait_over(ask(page, QUESTION))
+    alone = page.locator(".from-user img")
+    assert alone.evaluate("(image) => [image.offsetWidth, image.offsetHeight]") == [50, 40]
 
 
 def test_pictures_come_back_after_a_reload(page: Page) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
+from itertools import groupby
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.conftest import serving
@@ -46,6 +49,7 @@ SCRIPT = {
     "answers": [
         {"when": "formulas", "tokens": pieces(FORMULAS), "token_ms": 1},
         {"when": "footnotes", "tokens": pieces(FOOTNOTES), "token_ms": 1},
+        {"when": "root", "tokens": [r"\(\sqrt{\pi}\)"]},
         {"when": "slow formula", "tokens": pieces(SLOW_FORMULA), "token_ms": 10},
         {"when": "grow", "tokens": pieces(rf"Paragraph 1 has \(x^2\) in it. [link][r]{FILLER}"), "token_ms": 12},
         {"when": "long list", "tokens": pieces(LONG_LIST), "token_ms": 2},
@@ -57,6 +61,13 @@ SCRIPT = {
         },
     ],
 }
+
+
+def ink_runs(shot: bytes) -> int:
+    """How many runs of rows there are in a picture with something dark in each row."""
+    picture = Image.open(io.BytesIO(shot)).convert("L")
+    rows = [picture.crop((0, y, picture.width, y + 1)).tobytes() for y in range(picture.height)]
+    return [is_inked for is_inked, _ in groupby(min(row) < 128 for row in rows)].count(True)
 
 
 @pytest.fixture(scope="module")
@@ -249,3 +260,19 @@ def test_finished_entries_are_never_touched_again(page: Page, question: str, ent
     toggle.click()
     expect(answer.locator(entry)).to_have_count(119)
     assert answer.locator(".prose").inner_html() == grown
+
+
+@pytest.mark.parametrize("scale", [1, 2])
+def test_the_bar_of_a_root_is_apart_from_what_is_under_it(
+    open_page: Callable[..., Page], rich_server: ServerProcess, scale: int
+) -> None:
+    """On the screen, where lines are rounded to pixels: a bar, a gap, a letter."""
+    page = open_page(rich_server.url, device_scale_factor=scale, color_scheme="light")
+    page.wait_for_selector(".status.ready")
+    answer = wait_over(ask(page, "root"))
+    letter, root = answer.locator("msqrt mi").bounding_box(), answer.locator("msqrt").bounding_box()
+    assert letter is not None
+    assert root is not None
+    inside = {"x": letter["x"] + 1, "width": letter["width"] - 2, "y": root["y"] - 1, "height": root["height"]}
+    wait_until(page, "document.fonts.check('16px \"STIX Two Math\"')")
+    assert ink_runs(page.screenshot(clip=inside)) == 2  # type: ignore[arg-type]

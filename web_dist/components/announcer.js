@@ -7,6 +7,7 @@ import { computed } from "../vendor/signals.js";
 
 // Enough to know what the answer says; the whole of it is in the conversation.
 const SPOKEN_LENGTH = 240;
+const LOOKED_AT = 4 * SPOKEN_LENGTH; // with its marks and spaces
 
 const answerWords = computed(() => {
   const answer = lastEnded.value;
@@ -43,8 +44,8 @@ const stateWords = computed(() => {
 });
 
 function shorten(markdown) {
-  const plain = markdown.replace(/[`*_#>|]+/g, " ").replace(/\s+/g, " ").trim();
-  return plain.length <= SPOKEN_LENGTH ? plain : `${plain.slice(0, SPOKEN_LENGTH)} …`;
+  const plain = markdown.slice(0, LOOKED_AT).replace(/[`*_#>|]+/g, " ").replace(/\s+/g, " ").trim();
+  return markdown.length <= LOOKED_AT && plain.length <= SPOKEN_LENGTH ? plain : `${plain.slice(0, SPOKEN_LENGTH)} …`;
 }
 
 export function Announcer() {

@@ -220,6 +220,7 @@ function Find({ found }) {
   };
   return html`<input
     type="search"
+    dir="auto"
     class="find"
     aria-label="Search chats"
     placeholder="Search chats"
@@ -248,7 +249,7 @@ function Row({ chat }) {
   const note = isOpen ? "open" : `${day(chat.savedAt)}, ${count(chat.turns)} ${chat.turns === 1 ? "turn" : "turns"}`;
   return html`<li class="row">
     <button type="button" class="quiet row-main" aria-current=${isOpen ? "true" : undefined} onClick=${() => !isOpen && openKept(chat.id)}>
-      <span class="row-name">${chat.title}</span><span class="row-note">${note}</span>
+      <span class="row-name" dir="auto">${chat.title}</span><span class="row-note">${note}</span>
     </button>
     <button type="button" ref=${button} class="quiet" title="Delete" aria-label=${`Delete ${chat.title}`} onClick=${() => (isAsking.value = true)}>
       <${Icon} name="bin" />

@@ -9,7 +9,7 @@ import { enqueue } from "../state/queue.js";
 import { recall } from "../state/recall.js";
 import { cannotAnswer } from "../state/server.js";
 import { changedCount, systemMessage } from "../state/settings.js";
-import { draft, isSettingsOpen } from "../state/view.js";
+import { draft, isAtEnd, isSettingsOpen } from "../state/view.js";
 import { useEffect, useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { AttachButton, pasteInto, useDrop } from "./attach.js";
 import { AttachmentTray } from "./attachment_tray.js";
@@ -92,6 +92,7 @@ export function Composer() {
       enqueue();
     } else {
       const { text, attachments: attached } = takeDraft();
+      isAtEnd.value = true;
       send(text, attached);
     }
     field.current.focus();
@@ -110,6 +111,7 @@ export function Composer() {
       ref=${field}
       id=${FIELD_ID}
       rows="1"
+      dir="auto"
       placeholder="Write a message"
       enterkeyhint="enter"
       value=${draft.value}

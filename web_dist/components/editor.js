@@ -51,6 +51,7 @@ export function Editor({ draft, label, saveWords, warning, onSave, asks = false,
       ref=${field}
       aria-label=${label}
       rows="3"
+      dir="auto"
       value=${draft.value}
       onInput=${(event) => (draft.value = event.target.value)}
       onKeyDown=${onKeyDown}

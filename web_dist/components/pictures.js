@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { learnOf } from "../state/pictures.js";
 import { shownPicture } from "../state/view.js";
 import { useEffect } from "../vendor/preact-hooks.js";
+import { useSignal } from "../vendor/signals.js";
 import { pictureFacts } from "./attachment_tray.js";
 import { Icon } from "./icons.js";
 import { Modal } from "./modal.js";
@@ -11,17 +12,23 @@ export function Pictures({ pictures }) {
   if (pictures.length === 0) return null;
   return html`<ul class="pictures">
     ${pictures.map(
-      (picture) => html`<li key=${picture.key}>
-        <button
-          type="button"
-          class="picture"
-          title="Show large"
-          aria-label=${`${picture.name}, show large`}
-          onClick=${() => (shownPicture.value = picture)}
-        ><img src=${picture.view} alt=${picture.name} decoding="async" /></button>
-      </li>`,
+      (picture) => html`<li key=${picture.key}><${Small} picture=${picture} /></li>`,
     )}
   </ul>`;
+}
+
+function Small({ picture }) {
+  // The picture's own size, of one that came back only once it is there: learning it costs a request.
+  const own = useSignal(picture.extent.peek());
+  const note = ({ target }) => (own.value = { width: target.naturalWidth, height: target.naturalHeight });
+  const size = own.value && { "--width": `${own.value.width}px`, "--height": `${own.value.height}px` };
+  return html`<button
+    type="button"
+    class="picture"
+    title="Show large"
+    aria-label=${`${picture.name}, show large`}
+    onClick=${() => (shownPicture.value = picture)}
+  ><img src=${picture.view} alt=${picture.name} decoding="async" style=${size} onLoad=${own.value === null ? note : null} /></button>`;
 }
 
 /** The picture that was asked for, over the page. Escape, a click beside it or the button close it. */

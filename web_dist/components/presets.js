@@ -93,7 +93,7 @@ function Row({ preset, onUse, onRename, onDelete }) {
   const notes = [preset.systemMessage === null ? null : "with system message", inUse ? "in use" : null].filter(Boolean);
   return html`<li class="row">
     <button type="button" class="quiet row-main" title="Use these settings" onClick=${onUse}>
-      <span class="row-name">${preset.name}</span>
+      <span class="row-name" dir="auto">${preset.name}</span>
       ${notes.length === 0 ? null : html`<span class="row-note">${notes.join(", ")}</span>`}
     </button>
     <button type="button" class="quiet" title="Rename" aria-label=${`Rename ${preset.name}`} onClick=${onRename}>
@@ -149,6 +149,7 @@ function NameForm({ label, name, own = null, saveWords, onSave, onClose, childre
     <input
       ref=${field}
       type="text"
+      dir="auto"
       aria-label=${label}
       placeholder=${label}
       maxlength=${LONGEST_NAME}

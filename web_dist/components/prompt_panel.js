@@ -75,7 +75,7 @@ function Part({ segment }) {
     <p class="seen-name">${name}<span>${countWords(segment)}</span></p>
     ${segment.image
       ? html`<p class="seen-picture">${pictureWords(segment.image)}</p>`
-      : html`<div class="seen-text" translate="no">${inBlocks(segment.text).map((block, at) => html`<div key=${at}>${block === "" ? "\n" : block}</div>`)}</div>`}
+      : html`<div class="seen-text" translate="no">${inBlocks(segment.text).map((block, at) => html`<div key=${at} dir="auto">${block === "" ? "\n" : block}</div>`)}</div>`}
   </li>`;
 }
 

@@ -3,6 +3,7 @@ import { html } from "../html.js";
 import { canAsk } from "../state/conversation.js";
 import { held, queue } from "../state/draft.js";
 import { dequeue, sendNext, takeBack } from "../state/queue.js";
+import { isAtEnd } from "../state/view.js";
 import { focusComposer, returnToComposer } from "./composer.js";
 import { Icon } from "./icons.js";
 
@@ -22,6 +23,7 @@ export function QueueList() {
 
 function SendNow() {
   const go = () => {
+    isAtEnd.value = true;
     sendNext();
     returnToComposer();
   };
@@ -40,7 +42,7 @@ function Queued({ message }) {
   };
   const along = attachments.map(({ name }) => name).join(", ");
   return html`<li class="queued">
-    <p class="queued-words">${text.trim()}${along === "" ? null : html`<span class="queued-along"> ${along}</span>`}</p>
+    <p class="queued-words" dir="auto">${text.trim()}${along === "" ? null : html`<span class="queued-along"> ${along}</span>`}</p>
     <button type="button" class="quiet" title="Edit" aria-label="Edit queued message" onClick=${edit}>
       <${Icon} name="pencil" />
     </button>

@@ -21,6 +21,7 @@ export function SettingsSheet() {
       <textarea
         id="system-message"
         rows="4"
+        dir="auto"
         aria-describedby="system-help"
         placeholder="For example: Answer briefly and in plain words."
         value=${systemMessage.value}

@@ -24,6 +24,7 @@ export function StopStrings() {
       (text, at) => html`<div class="stop-line" key=${at}>
         <input
           type="text"
+          dir="auto"
           aria-label=${`Stop string ${at + 1}`}
           spellcheck="false"
           autocapitalize="off"

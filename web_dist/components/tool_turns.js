@@ -25,7 +25,7 @@ export function OtherTurn({ message, history }) {
     <h2 class="visually-hidden">${heading}</h2>
     <details>
       <summary>${name === null ? heading : html`Result of <code>${name}</code>`}</summary>
-      <pre tabindex="0">${message.text}</pre>
+      <pre tabindex="0" dir="auto">${message.text}</pre>
     </details>
     <${Pictures} pictures=${message.pictures} />
   </article>`;

@@ -1,7 +1,7 @@
-// The scrolling conversation. Follows the newest text only while the reader is at the end, and never
-// while a selection is being dragged.
+// The scrolling conversation. Follows the newest text only while the reader is at the end, or has just sent something,
+// and never while a selection is being dragged.
 import { html } from "../html.js";
-import { isPending, isRestoring, messages } from "../state/conversation.js";
+import { isPending, isRestoring, isRunning, messages } from "../state/conversation.js";
 import { isAtEnd } from "../state/view.js";
 import { useEffect, useRef } from "../vendor/preact-hooks.js";
 import { Answer } from "./answer.js";
@@ -27,12 +27,11 @@ export function Transcript() {
 
   useEffect(() => followEnd(scroller.current, column.current), []);
 
-  // A message of one's own is always brought into view; an empty chat is read from its beginning.
-  const lastUserKey = list.findLast((message) => message.role === "user")?.key;
+  // Another chat is shown from its end, an empty one from its beginning.
   useEffect(() => {
     isAtEnd.value = true;
     scroller.current.scrollTop = messages.peek().length === 0 ? 0 : scroller.current.scrollHeight;
-  }, [lastUserKey]);
+  }, [list[0]?.key]);
 
   return html`<main class="transcript-area">
     <div class="transcript" ref=${scroller} tabindex="0" role="region" aria-label="Conversation">
@@ -73,11 +72,13 @@ function followEnd(scroller, column) {
   let lastTop = 0;
   let lastHeight = 0;
   let isDragging = false;
+  // Whoever went up by hand comes back by hand, or asks for it: while an answer grows, shrinking content does not count.
+  let hasGoneUp = false;
   let top = null;
   // Whoever edits an older message wants to see that one.
   const isEditing = () => column.querySelector(".editor:focus-within") !== null;
   const distance = () => scroller.scrollHeight - scroller.clientHeight - scroller.scrollTop;
-
+  const isThere = () => distance() <= END_ZONE_PX && !(hasGoneUp && isRunning.peek());
   const isEmpty = () => messages.peek().length === 0;
 
   const onScroll = () => {
@@ -86,8 +87,10 @@ function followEnd(scroller, column) {
     // shrinks by being come near to: until then its height is a guess.
     const shrunk = Math.max(0, lastHeight - scroller.scrollHeight);
     const wentUp = scroller.scrollTop < lastTop - shrunk - 1;
-    if (wentUp) isAtEnd.value = distance() <= 1;
-    else if (distance() <= END_ZONE_PX) isAtEnd.value = true;
+    if (wentUp) hasGoneUp = distance() > 1;
+    else if (scroller.scrollTop > lastTop && distance() <= END_ZONE_PX) hasGoneUp = false;
+    if (wentUp) isAtEnd.value = !hasGoneUp;
+    else if (isThere()) isAtEnd.value = true;
     lastTop = scroller.scrollTop;
     lastHeight = scroller.scrollHeight;
   };
@@ -100,9 +103,9 @@ function followEnd(scroller, column) {
   const keepEnd = () => {
     keepTop();
     if (isEmpty()) return;
+    if (isAtEnd.value) hasGoneUp = false; // also by a button, or a message that was sent
     if (isAtEnd.value && !isDragging && !isEditing()) scroller.scrollTop = scroller.scrollHeight;
-    else if (distance() > END_ZONE_PX) isAtEnd.value = false;
-    else isAtEnd.value = true;
+    else isAtEnd.value = isThere();
   };
   const onPointerDown = (event) => (isDragging = event.pointerType === "mouse" && column.contains(event.target));
   const onPointerUp = () => (isDragging = false);

@@ -12,6 +12,7 @@ import { Footnotes } from "./footnotes.js";
 import { mendEnd } from "./half_written.js";
 import { AnswerLexer } from "./lexer.js";
 import { OpenBlock } from "./open_block.js";
+import { ownCopy } from "./own_copy.js";
 import { patchChildren } from "./patch.js";
 import { countSettled, hasSettledEntries } from "./settled.js";
 import { blockNode, footnotesIn, rankHeadings } from "./tree.js";
@@ -20,8 +21,8 @@ import { blockNode, footnotesIn, rankHeadings } from "./tree.js";
 
 /** Splits a growing text into settled and live blocks; knows no DOM. */
 export class GrowingMarkdown {
-  #source = "";
   #tail = "";
+  #isCut = false; // whether anything was settled, and so is in the tail no more
   #endsInReturn = false;
   #definitions = Object.create(null);
   #sawDefinition = false;
@@ -33,9 +34,7 @@ export class GrowingMarkdown {
     if (text === "") return;
     const piece = this.#endsInReturn && text.startsWith("\n") ? text.slice(1) : text;
     this.#endsInReturn = text.endsWith("\r");
-    const clean = piece.replace(/\r\n?/g, "\n");
-    this.#source += clean;
-    this.#tail += clean;
+    this.#tail += withLineFeeds(piece);
   }
 
   /**
@@ -65,18 +64,19 @@ export class GrowingMarkdown {
   /**
    * Everything that is not settled, as it is if nothing more comes; or all of the text, settled or not, if a link
    * definition may have changed what was settled before it. More may come: a cut answer can be continued.
+   * @param {string} text all that was appended
    * @returns {Shown & {isWhole: boolean}}
    */
-  finish() {
+  finish(text) {
     let last = this.#tokensOf(this.#tail);
     if (this.#open?.isOff(last[0])) {
       this.#reopen();
       last = this.#tokensOf(this.#tail);
     }
-    const isAllLive = this.#tail === this.#source;
+    const isAllLive = !this.#isCut && this.#open === null;
     if (!this.#sawDefinition || isAllLive) return { ...this.#shownBehind(last), isWhole: false };
     this.#definitions = Object.create(null);
-    return { ...shown(this.#lex(this.#source), []), isWhole: true };
+    return { ...shown(this.#lex(withLineFeeds(text)), []), isWhole: true };
   }
 
   /** Tokens of what may change; the first one goes on with the open block, if there is one. */
@@ -96,6 +96,7 @@ export class GrowingMarkdown {
 
   #settle(tokens) {
     if (tokens.length === 0) return nothing();
+    this.#isCut = true;
     const notes = this.#open?.notes ?? [];
     const headings = this.#open?.headings ?? this.#openHeadings;
     this.#open = null;
@@ -147,6 +148,10 @@ export class GrowingMarkdown {
   }
 }
 
+function withLineFeeds(text) {
+  return text.replace(/\r\n?/g, "\n");
+}
+
 /** openHeadings: those before these tokens; kept up to date. */
 function shown(tokens, openHeadings) {
   rankHeadings(tokens, openHeadings);
@@ -188,7 +193,7 @@ export class MarkdownView {
   /** Shows the text in its final form. */
   finish(text) {
     this.#take(text);
-    const last = this.#markdown.finish();
+    const last = this.#markdown.finish(text);
     if (last.isWhole) {
       // What is already shown as it should be is not touched.
       this.#live = joined(this.#settled, this.#live);
@@ -200,7 +205,7 @@ export class MarkdownView {
   }
 
   #take(text) {
-    this.#markdown.append(text.slice(this.#seen));
+    this.#markdown.append(ownCopy(text.slice(this.#seen)));
     this.#seen = text.length;
   }
 

@@ -11,6 +11,7 @@ import { editedAnswer, missingAnswer, userMessage } from "./messages.js";
 import { refusal } from "./notices.js";
 import { learnOf } from "./pictures.js";
 import { tellHistory } from "./session.js";
+import { isAtEnd } from "./view.js";
 
 // Errors that the same message would meet again.
 const IN_MESSAGE = ["context_length_exceeded", "prompt_too_large", "invalid_image", "control_token"];
@@ -54,6 +55,7 @@ export function editMessage(message) {
   message.draft.value = null;
   const editAgain = { label: "Edit again", run: () => openAgain(message, text, attachments) };
   const edited = userMessage(text, attachments);
+  isAtEnd.value = true;
   ask([...messages.value.slice(0, at), edited], {
     words: "Your edit replaced what was said before.",
     onRefused: (fault) => {
@@ -74,6 +76,7 @@ export function regenerate(answer) {
   const at = messages.value.indexOf(answer);
   if (!canAsk.value || at < 1) return;
   const history = messages.value.slice(0, at);
+  isAtEnd.value = true;
   // The last answer, without a word in it, is no loss: another failure then shows in its place.
   if (at === messages.value.length - 1 && !answer.hasText.value && !answer.hasReasoning.value) {
     ask(history);

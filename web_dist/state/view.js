@@ -3,7 +3,7 @@ import { effect, signal } from "../vendor/signals.js";
 
 /** The text in the composer; suggestions may fill it. */
 export const draft = signal("");
-/** Whether the reader is at the end of the conversation, which is then followed as it grows. */
+/** Whether the end of the conversation is followed as it grows: the reader is there, or has just sent something. */
 export const isAtEnd = signal(true);
 /** Whether the settings sheet is shown. */
 export const isSettingsOpen = signal(false);

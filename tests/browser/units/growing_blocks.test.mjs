@@ -21,7 +21,9 @@ function grow(pieces, check) {
   const markdown = new GrowingMarkdown();
   const settledNodes = [];
   const settledNotes = [];
+  let text = "";
   for (const [at, piece] of pieces.entries()) {
+    text += piece;
     markdown.append(piece);
     const { settled, live } = markdown.advance();
     settledNodes.push(...settled.nodes);
@@ -29,7 +31,7 @@ function grow(pieces, check) {
     check(at, {
       live: () => [...settledNodes, ...live.nodes],
       finished: () => {
-        const { nodes, notes, isWhole } = markdown.finish();
+        const { nodes, notes, isWhole } = markdown.finish(text);
         if (isWhole) return { nodes, notes };
         return { nodes: [...settledNodes, ...nodes], notes: [...settledNotes, ...notes] };
       },
@@ -40,7 +42,7 @@ function grow(pieces, check) {
 function inOnePiece(text) {
   const markdown = new GrowingMarkdown();
   markdown.append(text);
-  const { nodes, notes } = markdown.finish();
+  const { nodes, notes } = markdown.finish(text);
   return { nodes, notes };
 }
 

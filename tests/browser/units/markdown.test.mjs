@@ -36,11 +36,11 @@ function grown(pieces, afterEach = (markdown) => markdown.advance()) {
   for (const [at, piece] of pieces.entries()) {
     markdown.append(piece);
     if (at === pieces.length - 1) break; // the end often comes with the last piece
-    const { settled } = afterEach(markdown);
+    const { settled } = afterEach(markdown, pieces.slice(0, at + 1).join(""));
     shown.nodes.push(...settled.nodes);
     shown.notes.push(...settled.notes);
   }
-  const { nodes, notes, isWhole } = markdown.finish();
+  const { nodes, notes, isWhole } = markdown.finish(pieces.join(""));
   return isWhole ? { nodes, notes } : { nodes: [...shown.nodes, ...nodes], notes: [...shown.notes, ...notes] };
 }
 
@@ -78,9 +78,9 @@ test("a text that was finished and goes on ends as in one piece", () => {
   for (const text of CORPUS) {
     const whole = grown([text]);
     for (const size of [1, 5]) {
-      const end = grown(piecesOf(text, size), (markdown) => {
+      const end = grown(piecesOf(text, size), (markdown, text) => {
         const { settled } = markdown.advance();
-        markdown.finish();
+        markdown.finish(text);
         return { settled };
       });
       assert.deepEqual(end, whole, JSON.stringify(text));
@@ -98,7 +98,7 @@ test("settled blocks are given out early and only once", () => {
     settledCount += settled.nodes.length;
     assert.ok(live.nodes.length <= 2, `block ${at} leaves ${live.nodes.length} live`);
   }
-  assert.equal(settledCount + markdown.finish().nodes.length, 50);
+  assert.equal(settledCount + markdown.finish(paragraphs.join("")).nodes.length, 50);
 });
 
 function everyNode(nodes, visit) {

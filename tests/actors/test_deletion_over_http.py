@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+import pytest
 import trio
 import trio.testing
 
@@ -15,6 +16,8 @@ from actors.system import System, run_system
 from muse.settings import Settings
 from tests.actors.conftest import HANG_GUARD_S
 from tests.memory_search import holders_of
+
+pytestmark = pytest.mark.thorough
 
 SECRET: Final = "rettel sevol ehs taht"
 # A process of its own: what the client holds is not the server's. It waits for a line before it deletes.

@@ -11,6 +11,8 @@ from muse.bench.draft import QUESTIONS, Round, report
 from tests.server_process import HANG_GUARD_S, PROJECT
 from tests.worker.nano import DRAFT, MODEL
 
+pytestmark = pytest.mark.thorough
+
 
 def made(*, decode_ms: float, proposed: int, last: str = "same") -> Round:
     texts = tuple("same" for _ in QUESTIONS[1:])

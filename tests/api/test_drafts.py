@@ -13,6 +13,8 @@ from actors.transcripts.drafts import MAX_DRAFTS
 from muse.sizes import DRAFT_BYTES
 from tests.server_process import HANG_GUARD_S, ServerProcess
 
+pytestmark = pytest.mark.thorough
+
 Start = Callable[..., ServerProcess]
 NOTHING = {"version": None, "content": None}
 SCRIPT: dict[str, Any] = {"answers": [{"tokens": ["Yes."]}]}

@@ -10,6 +10,8 @@ import pytest
 from tests.server_process import ServerProcess
 from tests.worker.nano import DATE, DIALOGUES, DRAFT, LONG_DIALOGUES, MMPROJ, MODEL, PLAIN_DIALOGUES, turns
 
+pytestmark = pytest.mark.thorough
+
 
 def answers(server: ServerProcess, name: str, session_id: str | None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """Hold the whole dialogue as a client does: (message, receipt) of each turn."""

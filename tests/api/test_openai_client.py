@@ -12,6 +12,8 @@ from openai import OpenAI
 
 from tests.server_process import ServerProcess
 
+pytestmark = pytest.mark.thorough
+
 USER = [{"role": "user", "content": "Name three colours."}]
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.server_process import ServerProcess
 from tests.worker.nano import DATE, turns
 
+pytestmark = pytest.mark.thorough
+
 COUNT: dict[str, Any] = {
     "messages": turns("count")[0]["messages"],
     "chat_template_kwargs": {"current_date": DATE},

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from muse.chat.seen_prompt import SHARES
 from tests.picture_files import data_url
 from tests.server_process import ServerProcess
 from tests.worker.nano import DATE, DIALOGUES, IMAGES, turns
+
+pytestmark = pytest.mark.thorough
 
 Start = Callable[..., ServerProcess]
 Document = dict[str, Any]

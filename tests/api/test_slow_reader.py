@@ -9,11 +9,14 @@ import tracemalloc
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio
 
 from actors.front.binding import bind
 from actors.system import System, run_system
 from muse.settings import Settings
+
+pytestmark = pytest.mark.thorough
 
 HANG_GUARD_S = 60
 TOKENS = 20_000

@@ -9,6 +9,8 @@ import pytest
 
 from tests.server_process import ServerProcess
 
+pytestmark = pytest.mark.thorough
+
 BIG = 1234567890123456789
 NODE = {"type": "object", "properties": {"k": {"$ref": "#/$defs/n"}}, "required": ["k"], "additionalProperties": False}
 ID = {"type": "object", "required": ["id"], "additionalProperties": False}

@@ -19,6 +19,8 @@ import pytest
 
 from tests.server_process import HANG_GUARD_S, PROJECT, worker_group_of
 
+pytestmark = pytest.mark.thorough
+
 SHELL = {
     "no stdout": 'exec "$@" >&-',
     "no streams": 'exec "$@" <&- >&- 2>&-',

@@ -8,6 +8,8 @@ from bootstrap.environment import Environment
 from tests.bootstrap import parts
 from tests.bootstrap.mini_project import MiniProject
 
+pytestmark = pytest.mark.thorough
+
 
 def with_engine(project: MiniProject) -> MiniProject:
     """A lock for an engine, and a stand-in for pytest that says how it was called."""

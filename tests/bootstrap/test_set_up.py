@@ -19,6 +19,8 @@ from tests.bootstrap import mini_project
 from tests.bootstrap.mini_project import MODEL, MODEL_NAME, MiniProject
 from tests.bootstrap.parts import StallingIndex
 
+pytestmark = pytest.mark.thorough
+
 NO_NETWORK = {"PIP_FIND_LINKS": "", "npm_config_offline": "true"}
 
 

@@ -20,7 +20,7 @@ from tests.browser.test_rich_text import FOOTNOTES, FORMULAS
 from tests.browser.thinking_script import head_of, text_of
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 CALL = {"id": "call-1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}
 RECEIPT: dict[str, Any] = {

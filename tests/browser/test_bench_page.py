@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
+import pytest
 import trio
 from playwright.sync_api import Browser
 
 from muse.bench.page import measure_page
 from muse.bench.page_script import page_script
+
+pytestmark = pytest.mark.thorough
 
 
 def test_the_script_has_as_many_tokens_as_asked_for() -> None:

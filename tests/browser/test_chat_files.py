@@ -16,7 +16,7 @@ from tests.browser.test_edits import contents, held, shown, told, two_turns
 from tests.browser.thinking_script import ANSWER, THOUGHT, head_of, text_of
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 PIXEL = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJg"

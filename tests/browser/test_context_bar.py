@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 Start = Callable[..., ServerProcess]
 # All that the line under the answer said, each once.

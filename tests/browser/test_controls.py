@@ -57,17 +57,6 @@ def test_escape_stops_too(chromium_page: Page) -> None:
     expect(field).to_have_value("the next one")
 
 
-def test_new_chat_ends_the_running_answer(chromium_page: Page, chat_server: ServerProcess) -> None:
-    """The generation is cancelled, and late text of it reaches no other chat."""
-    answer = ask(chromium_page, "endless")
-    expect(answer.locator(".prose")).to_contain_text("on and")
-    chromium_page.get_by_role("button", name="New chat").click()
-    expect(chromium_page.locator(".turn")).to_have_count(0)
-    wait_running(chat_server, 0)
-    second = wait_over(ask(chromium_page, "short"))
-    assert second.locator(".prose").inner_text() == "Short answer."
-
-
 def test_copy_answer_gives_the_source_text(chromium_page: Page) -> None:
     """Markdown as the model wrote it, not what the page made of it."""
     chromium_page.context.grant_permissions(["clipboard-read", "clipboard-write"])

@@ -13,7 +13,7 @@ from tests.browser.conftest import PageWatch
 from tests.browser.scripts import CHAT_SCRIPT, ask, record_requests, session_id, wait_over
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 TOO_LONG = "short " * 300
 

@@ -14,7 +14,7 @@ from tests.browser.files import composer
 from tests.browser.scripts import HANG_GUARD_MS, LINES, ask, wait_over
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 LONG_TOKENS = 30_000
 

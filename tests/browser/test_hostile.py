@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from tests.browser.hostile import HOSTILE
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 # Renders texts beside each other, whole or in pieces, waits until nothing changes any more, and tells what is there.
 RENDER = """

@@ -16,7 +16,7 @@ from tests.browser.test_edits import TWO_TURNS, contents, edit_message, shown, t
 from tests.browser.thinking_script import head_of
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 ALL_KEPT = """async () => {
   if (!(await indexedDB.databases()).some(({name}) => name === "muse")) return null;

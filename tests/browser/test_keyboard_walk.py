@@ -19,7 +19,7 @@ from tests.browser.test_composer import SAVE, queued
 from tests.browser.thinking_script import head_of, text_of
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 
 @pytest.fixture

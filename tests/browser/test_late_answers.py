@@ -17,7 +17,7 @@ from tests.browser.test_drafts import is_save, reload
 from tests.browser.test_pictures import png
 from tests.server_process import HANG_GUARD_S, ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 OLD_PATIENCE_MS = 1200
 """More than a page once waited for the lock of the page before it."""

@@ -11,7 +11,7 @@ from tests.browser.conftest import PageWatch
 from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over, wait_until
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 SIZES = [(320, 568), (390, 844), (768, 1024), (1280, 800), (2560, 1440)]
 DISTANCE_TO_END = """(() => {

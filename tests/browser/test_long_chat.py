@@ -14,7 +14,7 @@ from tests.browser.conftest import serving
 from tests.browser.scripts import ask, wait_over, wait_until
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 TURNS = 150
 SESSION = "page-long-chat"

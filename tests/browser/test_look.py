@@ -12,7 +12,7 @@ from tests.browser.scripts import ask, wait_over, wait_until
 from tests.browser.test_layout import STICKING_OUT, TOO_SMALL
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 VISIBLE_CONTROLS = """() => [...document.querySelectorAll("button, textarea, input, header, footer, dialog")]
   .filter((e) => e.checkVisibility() && !e.matches(".prose input, .thought-head"))

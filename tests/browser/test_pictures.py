@@ -18,7 +18,7 @@ from tests.browser.scripts import ask, record_requests, session_id, wait_over, w
 from tests.picture_files import data_url, moving, plain, png_claiming, saved, turned
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 QUESTION = "What colour is this?"
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.scripts import ALWAYS_SENT, ask, record_requests, wait_over
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 
 def open_settings(page: Page) -> None:

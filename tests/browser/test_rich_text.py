@@ -14,7 +14,7 @@ from tests.browser.conftest import serving
 from tests.browser.scripts import ask, pieces, wait_over, wait_until
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 FORMULAS = r"""It costs $5 or $10, and $HOME:$PATH is no formula, nor is `\(code\)`. For $ax^2$ and \(b_1\):
 

@@ -15,7 +15,7 @@ from tests.browser.test_layout import LOW_CONTRAST, STICKING_OUT, TOO_SMALL
 from tests.server_process import ServerProcess
 from tests.worker.nano import turns
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 OPENER = "What the model saw"
 

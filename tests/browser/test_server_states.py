@@ -15,7 +15,7 @@ from tests.browser.held_stream import holding
 from tests.browser.scripts import CHAT_SCRIPT, ask, record_requests, wait_over
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 
 def test_a_message_sent_while_the_model_loads_is_answered(

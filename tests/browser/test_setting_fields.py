@@ -12,7 +12,7 @@ from tests.browser.scripts import ALWAYS_SENT, CHAT_SCRIPT, ask, record_requests
 from tests.browser.thinking_script import text_of
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 # All in one task, before the page has painted the sheet: as quick as a script, or a slow machine, can be.
 QUICK_HANDS = """async () => {

@@ -16,7 +16,7 @@ from tests.browser.scripts import CHAT_SCRIPT, ask, wait_over, wait_until
 from tests.browser.test_edits import TWO_TURNS, edit_message, shown, two_turns
 from tests.server_process import ServerProcess
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 FILM: FilePayload = {"name": "film.mp4", "mimeType": "video/mp4", "buffer": bytes([0, 1, 2])}
 

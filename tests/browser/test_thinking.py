@@ -14,7 +14,7 @@ from tests.browser.thinking_script import ANSWER, head_of, longest_answer, text_
 from tests.server_process import ServerProcess
 from tests.worker.nano import turns
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 THOUGHT_FOR = re.compile(r"^Thought for (under 1|\d+) s · [\d,]+ tokens$")
 # Each state of the newest answer's disclosure that was on the screen, in order.

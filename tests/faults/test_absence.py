@@ -18,6 +18,8 @@ from tests.absence import AbsentClock
 from tests.faults.core import FaultCore, finished, wait_length, wait_phase
 from tests.server_process import HANG_GUARD_S, ServerProcess, read_until
 
+pytestmark = pytest.mark.thorough
+
 CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
 Start = Callable[..., ServerProcess]
 TOKENS = 60

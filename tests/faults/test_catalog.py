@@ -10,6 +10,8 @@ import pytest
 from tests.faults.catalog import ROWS, TEXT, WORDS, Case, Recovers, Row, Sees, cases, markdown_table
 from tests.faults.server import FaultServer, whole
 
+pytestmark = pytest.mark.thorough
+
 HERE = Path(__file__).resolve().parent
 BY_RESTART = ("start", "load", "ready")
 DEATHS_ON_THE_WAY = {Recovers.REPLACED: 1, Recovers.KILLED: 1, Recovers.IGNORED: 0, Recovers.NOT_NEEDED: 0}

@@ -12,6 +12,8 @@ from tests.faults.core import running_core
 from tests.faults.test_recital import EachTokenAtOnce
 from tests.worker.nano import DRAFT, MODEL
 
+pytestmark = pytest.mark.thorough
+
 WHOM: tuple[Whom, ...] = ("group", "worker", "engine")
 
 

@@ -18,6 +18,8 @@ from muse.errors import MuseError
 from muse.protocol import Done, Error, Generate, IdsSegment, Tokens
 from tests.faults.core import FaultCore, finished
 
+pytestmark = pytest.mark.thorough
+
 CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
 QUESTION = "Write a story about a lighthouse keeper and the sea."
 TOKENS = 32

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -25,6 +26,8 @@ from tests.faults.test_leaving import (
     whole_system,
     worker_pid,
 )
+
+pytestmark = pytest.mark.thorough
 
 CLIENTS = 200
 SLOW_READERS = 8

@@ -21,6 +21,8 @@ from muse.protocol import TextSegment
 from tests.faults.core import FaultCore, finished
 from tests.faults.test_recital import DATE, known_text, memorised, reciting, turns, victim
 
+pytestmark = pytest.mark.thorough
+
 NAMES = ("plan", "german", "story", "count")
 SEED = 20261201
 

@@ -21,6 +21,8 @@ from tests.faults.test_session_walk import Chatter, Walk, shared, walk
 from tests.unit.plain_jinja import render_plain
 from tests.worker.nano import DIALOGUES, MODEL, PLAIN_DIALOGUES
 
+pytestmark = pytest.mark.thorough
+
 QUESTIONS: Final = tuple(
     DIALOGUES[name]["turns"][0]["messages"][0]["content"]
     for name in PLAIN_DIALOGUES

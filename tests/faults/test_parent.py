@@ -18,6 +18,8 @@ from tests.faults.catalog import WORDS
 from tests.faults.processes import GONE_WITHIN_S, Watched
 from tests.server_process import ServerProcess, children_of, read_until, worker_group_of
 
+pytestmark = pytest.mark.thorough
+
 Start = Callable[..., ServerProcess]
 Phase = Literal["load", "idle", "prefill", "decode"]
 PHASES: tuple[Phase, ...] = ("load", "idle", "prefill", "decode")

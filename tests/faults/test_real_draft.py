@@ -6,9 +6,13 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from muse.worker.engines.llamacpp.gguf import read_model_file
 from tests.server_process import ServerProcess
 from tests.worker.nano import DATE, DIALOGUES, DRAFT, MODEL, turns
+
+pytestmark = pytest.mark.thorough
 
 NAMES = ("story", "count", "plan", "german")
 MOST_ANSWERS = 200

@@ -15,7 +15,7 @@ import pytest
 from tests.faults.server import Seen, read_stream
 from tests.server_process import HANG_GUARD_S, ServerProcess, worker_group_of
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.thorough]
 
 Phase = Literal["load", "idle", "prefill", "decode", "cancel"]
 Whom = Literal["worker", "engine", "guard", "group"]

@@ -28,6 +28,8 @@ from tests.faults.server import read_stream
 from tests.server_process import HANG_GUARD_S, ServerProcess, worker_group_of
 from tests.worker.nano import DATE, MODEL, answer_ids, turns
 
+pytestmark = pytest.mark.thorough
+
 Whom = Literal["group", "worker", "engine"]
 WHOM: Final[tuple[Whom, ...]] = ("group", "worker", "engine")
 """Killed is every process of the worker, the worker past its guard, or the native server alone."""

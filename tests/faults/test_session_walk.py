@@ -39,7 +39,7 @@ from muse.worker.engines.llamacpp.vocabulary import Vocabulary
 from tests.faults.core import FaultCore, finished, running_core, wait_length
 from tests.unit.plain_jinja import render_plain
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.thorough]
 
 SESSIONS: Final = ("a", "b", "c")
 MOST_MESSAGES: Final = 10

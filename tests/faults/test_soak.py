@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.faults.soak import soak
+
+pytestmark = pytest.mark.thorough
 
 REQUESTS = 500
 KILLS = 0.01

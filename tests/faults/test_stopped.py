@@ -17,6 +17,8 @@ from actors.supervisor.watchdog import HangLimits
 from tests.faults.catalog import TEXT, WORDS
 from tests.faults.core import FaultCore, finished, wait_length, wait_phase
 
+pytestmark = pytest.mark.thorough
+
 CoreFactory = Callable[..., AbstractAsyncContextManager[FaultCore]]
 Phase = Literal["load", "idle", "prefill", "decode"]
 # Far below the real limits, and far above what a scripted worker on a busy machine needs between two lines.

@@ -14,6 +14,8 @@ from tests.native.doubles import LEVELS
 from tests.native.test_engine import TAIL, asking, small
 from tests.worker.client import WorkerProcess, children_of, wait_for, worker_pid
 
+pytestmark = pytest.mark.thorough
+
 Start = Callable[..., WorkerProcess]
 LONG = asking("a long story")
 SAID = " to=user<|message|>"

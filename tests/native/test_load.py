@@ -14,6 +14,8 @@ from tests.native.doubles import LEVELS, make_artifact, worker_arguments
 from tests.native.pte_file import program_with
 from tests.worker.client import WorkerProcess
 
+pytestmark = pytest.mark.thorough
+
 Start = Callable[..., WorkerProcess]
 
 

@@ -16,6 +16,8 @@ from tests.faults.core import running_core
 from tests.faults.test_recital import TRIES, Whom, recite
 from tests.native.doubles import LEVELS, make_artifact, make_program
 
+pytestmark = pytest.mark.thorough
+
 PLACES: tuple[tuple[str, tuple[int, ...], Whom], ...] = (
     ("plan", (5,), "group"),
     ("plan", (40,), "engine"),

@@ -6,6 +6,8 @@ picture in a prompt: test_server.py shows how that is refused.
 
 from __future__ import annotations
 
+import pytest
+
 from tests.api.test_muse_nano import (
     test_a_client_may_set_the_reasoning_strength,
     test_a_further_turn_is_an_exact_prefix,
@@ -26,6 +28,8 @@ from tests.api.test_tools import (
     test_a_stream_has_each_call_whole_and_in_order,
     test_the_model_calls_and_reads_the_result,
 )
+
+pytestmark = pytest.mark.thorough
 
 __all__ = [
     "test_a_client_may_set_the_reasoning_strength",

@@ -19,6 +19,8 @@ from tests.server_process import ServerProcess
 from tests.worker.client import wait_for
 from tests.worker.nano import DATE, turns
 
+pytestmark = pytest.mark.thorough
+
 
 def ask(server: ServerProcess, text: str, **fields: Any) -> dict[str, Any]:
     """A whole answer."""

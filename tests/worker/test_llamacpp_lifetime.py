@@ -21,7 +21,7 @@ from muse.protocol import (
 from tests.worker.client import WorkerProcess, chat, children_of, group_members, wait_for, worker_pid
 from tests.worker.llama import LONG_TEXT, socket_of
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.thorough]
 
 
 def engine_pid(worker: WorkerProcess) -> int:

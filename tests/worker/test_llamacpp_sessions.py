@@ -20,7 +20,7 @@ from muse.worker.engines.llamacpp.client import Client
 from tests.worker.client import WorkerProcess, chat
 from tests.worker.llama import LONG_TEXT
 
-pytestmark = pytest.mark.model
+pytestmark = [pytest.mark.model, pytest.mark.thorough]
 
 
 def test_a_session_is_warm_and_a_scratch_request_cold(llama: WorkerProcess) -> None:

@@ -19,6 +19,8 @@ from tests.worker.client import WorkerProcess
 from tests.worker.nano import MODEL
 from tests.worker.test_llamacpp import socket_of
 
+pytestmark = pytest.mark.thorough
+
 KINDS = ("y", "Ab", "e\u0301", "你", "7", "-", "_-", " ", "\n", " \n", "\U0001f389", "y<|eot|>")
 
 

@@ -37,6 +37,8 @@ from tests.worker.nano import (
     turns,
 )
 
+pytestmark = pytest.mark.thorough
+
 NOW = datetime.fromisoformat(DATE)
 HEADER = "<|eot|><|start|>assistant"
 SPARE = 8

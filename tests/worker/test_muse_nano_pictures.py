@@ -36,6 +36,8 @@ from tests.worker.nano import (
     with_pictures,
 )
 
+pytestmark = pytest.mark.thorough
+
 ARGUMENTS = ("--engine", "llamacpp", "--model", str(MODEL), "--threads", "1")
 SPARE = 8
 QUESTIONS = ("joke", "image-red", "fruit", "image-green", "sum", "image-blue")

@@ -23,6 +23,8 @@ from tests.worker.client import WorkerProcess
 from tests.worker.llama import socket_of
 from tests.worker.nano import DRAFT, MMPROJ, MODEL, answer_ids, as_ids, prompt_ids, turns
 
+pytestmark = pytest.mark.thorough
+
 ARGUMENTS = ("--engine", "llamacpp", "--model", str(MODEL), "--threads", "1")
 VOCABULARY = 512
 SCRATCH = 2

@@ -57,7 +57,7 @@ def test_the_meter_follows_the_conversation(chromium_page: Page) -> None:
             "aria-valuetext", re.compile(rf"^{used} of 65,536 tokens used\.")
         )
     expect(meter(chromium_page)).to_have_attribute(
-        "aria-valuetext", re.compile(r"System \d+, Earlier turns \d+, This question \d+, Answer 2\. Free 65,\d+\.$")
+        "aria-valuetext", re.compile(r"Template \d+, Earlier turns \d+, This question \d+, Answer 2\. Free 65,\d+\.$")
     )
     assert chromium_page.locator(".composer").bounding_box() == height
     chromium_page.get_by_role("button", name="New chat").click()
@@ -87,7 +87,7 @@ def test_the_receipt_splits_the_context(thinking_page: Page) -> None:
         re.sub(r"[\s\d,]+$", "", words): int(re.sub(r"\D", "", re.findall(r"[\d,]+$", words)[0])) for words in legend
     }
     context = receipt_of(thinking_page)["context"]
-    assert list(told) == ["System", "Earlier turns", "This question", "Thinking", "Answer", "Free"]
+    assert list(told) == ["Template", "Earlier turns", "This question", "Thinking", "Answer", "Free"]
     assert [told["Thinking"], told["Answer"]] == [context["thinking"], context["answer"]]
     assert sum(told.values()) == context["length"]
 

@@ -260,7 +260,7 @@ def test_a_picture_that_the_server_refuses_is_not_lost(page: Page, watch: PageWa
     expect(attached(page)).to_have_count(1)
     answer = wait_over(ask(page, QUESTION), "failed")
     expect(answer).to_contain_text("picture")
-    page.get_by_role("button", name="Edit message").click()
+    answer.get_by_role("button", name="Edit message").click()
     page.get_by_role("button", name="Remove half.jpg").click()
     page.get_by_label("Your message").press("Control+Enter")
     wait_over(page.locator(".from-model"))

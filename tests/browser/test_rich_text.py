@@ -270,9 +270,9 @@ def test_the_bar_of_a_root_is_apart_from_what_is_under_it(
     page = open_page(rich_server.url, device_scale_factor=scale, color_scheme="light")
     page.wait_for_selector(".status.ready")
     answer = wait_over(ask(page, "root"))
+    wait_until(page, "document.fonts.check('16px \"STIX Two Math\"')")  # its letters are of another size
     letter, root = answer.locator("msqrt mi").bounding_box(), answer.locator("msqrt").bounding_box()
     assert letter is not None
     assert root is not None
     inside = {"x": letter["x"] + 1, "width": letter["width"] - 2, "y": root["y"] - 1, "height": root["height"]}
-    wait_until(page, "document.fonts.check('16px \"STIX Two Math\"')")
     assert ink_runs(page.screenshot(clip=inside)) == 2  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ def test_the_parts_are_those_of_the_server(chromium_page: Page, chat_server: Ser
     assert parts[1][1] == "9 tokens, reused"
     assert parts[5][1] == f"{len(told[5]['text'])} tokens"
     whole = sum(segment["tokens"] for segment in told)
-    expect(panel.locator(".seen-sum")).to_contain_text(f"{whole} tokens of the 65,536")
+    expect(panel.locator(".seen-sum")).to_contain_text(f"{whole} tokens of the context of 65,536")
     expect(panel.locator(".seen-sum")).to_contain_text("read only what is new.")
 
 

@@ -2,6 +2,7 @@
 import { html } from "../html.js";
 import { canRestart, restartModel } from "../state/server.js";
 import { status } from "../state/status.js";
+import { useLayoutEffect, useRef } from "../vendor/preact-hooks.js";
 import { useSignal } from "../vendor/signals.js";
 import { returnToComposer } from "./composer.js";
 import { Details } from "./fault_words.js";
@@ -22,10 +23,13 @@ export function Banner() {
 
 function RestartButton() {
   const fault = useSignal(null);
+  const button = useRef(null);
+  // The news that the model starts again may come before the answer to the request: the button goes, the focus stays.
+  useLayoutEffect(() => () => document.activeElement === button.current && returnToComposer(), []);
   const restart = async () => {
     fault.value = await restartModel();
     if (fault.value === null) returnToComposer();
   };
-  return html`<button type="button" class="framed" onClick=${restart}>Try again</button>
+  return html`<button ref=${button} type="button" class="framed" onClick=${restart}>Try again</button>
     ${fault.value === null ? null : html`<p role="alert" class="banner-fault">${fault.value}</p>`}`;
 }

@@ -23,7 +23,8 @@ def model_unavailable(reason: str | None) -> Unavailable:
     """No model runs, and none will by itself. reason: why, as the worker or the system told it."""
     return Unavailable(
         "model_unavailable",
-        "The model is not running. Fix the cause, then restart it with POST /api/worker/restart or on the page.",
+        f"The model is not running{'; the details say why' if reason else ''}. Fix the cause, then restart it with "
+        "POST /api/worker/restart or on the page.",
         data={"details": reason} if reason else None,
     )
 

@@ -87,7 +87,7 @@ async def test_a_failed_model_fails_the_request_with_its_reason(core: CoreFactor
         assert outcome.fault.status == 503
         late = await (await start(running, chat("hi"))).wait_outcome()
         assert isinstance(late, Failed)
-        assert late.fault.detail.startswith("The model is not running.")
+        assert late.fault.detail.startswith("The model is not running;")
         assert late.fault.data["details"] == running.board.value.worker.reason
 
 

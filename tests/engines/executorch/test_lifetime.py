@@ -94,7 +94,7 @@ def test_what_cannot_be_loaded_is_told_everywhere_and_tried_again_when_asked(
         assert worker["epoch"] == 1
         refused = server.post("/v1/chat/completions", {"messages": turns("fruit")[0]["messages"]})
         assert refused.status_code == 503
-        assert str(folder) in refused.json()["error"]["message"]
+        assert str(folder) in refused.json()["error"]["details"]
         folder.symlink_to(artifact("solo"))
         assert server.post("/api/worker/restart", {}).json() == {"restarting": True}
         assert server.wait_ready()["model"]["id"] == NAME

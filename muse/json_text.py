@@ -37,8 +37,9 @@ class ObjectText:
     values: int
 
 
-def read_object_text(text: str) -> ObjectText:
-    """Read one JSON object (RFC 8259). Raises ValueError for anything else, also for a text that is cut off."""
+def read_object_text(text: str, *, most_values: int | None = None) -> ObjectText:
+    """Read one JSON object (RFC 8259). Raises ValueError for anything else, also for a text that is cut off, and as
+    soon as there are more than `most_values`."""
     found: list[tuple[str, str]] = []
     closing: list[str] = []  # of what is open
     values = begin = position = 0
@@ -60,6 +61,8 @@ def read_object_text(text: str) -> ObjectText:
             if not closing and word != "{":
                 raise ValueError("no object")
             values += 1
+            if most_values is not None and values - 1 > most_values:
+                raise ValueError("too many values")
             begin = token.start(kind) if len(closing) == 1 else begin
             if kind != _PLAIN:
                 closing.append(_CLOSES[word])

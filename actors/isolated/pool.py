@@ -65,6 +65,7 @@ class IsolatedProcesses:
         self._waiting: deque[_Waiter] = deque()
         self._keepers = 0
         self._ready = 0
+        self._in_use = 0
         self._start_fails = False
         self._why_none = ""
         self._undisturbed = trio.Semaphore(UNDISTURBED)
@@ -129,17 +130,21 @@ class IsolatedProcesses:
             log.warning("job-lost job=%s reason=%s", job, lost.reason)
             raise
         finally:
-            self._offer(process)
+            self._give_back(process)
 
     def _has_room(self) -> bool:
         """See to a process for the next call, behind those that wait. False: there can be none while all are in use."""
-        starting = self._keepers - self._ready
-        if len(self._idle) + starting > len(self._waiting):
+        if len(self._idle) + self._coming > len(self._waiting):
             return True
         if self._keepers == MAX_PROCESSES:
             return False
         self._grow()
         return True
+
+    @property
+    def _coming(self) -> int:
+        """Processes that will be free by themselves: they start, warm up, or take the place of one that was killed."""
+        return self._keepers - self._in_use - len(self._idle)
 
     # ------------------------------------------------------------ who gets a process
 
@@ -147,6 +152,7 @@ class IsolatedProcesses:
         while self._idle:
             process = self._idle.pop()
             if process.is_usable:
+                self._in_use += 1
                 return process
         if self._start_fails and not self._ready:
             raise self._none_to_be_had()
@@ -157,17 +163,21 @@ class IsolatedProcesses:
                 with trio.move_on_after(GROW_AFTER_S) as scope:
                     await waiter.event.wait()
                 if scope.cancelled_caught:
-                    for _ in range(len(self._waiting) - (self._keepers - self._ready)):
+                    for _ in range(len(self._waiting) - self._coming):
                         self._grow()
         except trio.Cancelled:
             if waiter.process is not None:
-                self._offer(waiter.process)
+                self._give_back(waiter.process)
             elif waiter in self._waiting:
                 self._waiting.remove(waiter)
             raise
         if waiter.process is None:
             raise self._none_to_be_had()
         return waiter.process
+
+    def _give_back(self, process: IsolatedProcess) -> None:
+        self._in_use -= 1
+        self._offer(process)
 
     def _offer(self, process: IsolatedProcess) -> None:
         """A process is free, if it still lives."""
@@ -176,6 +186,7 @@ class IsolatedProcesses:
         if self._waiting:
             waiter = self._waiting.popleft()
             waiter.process = process
+            self._in_use += 1
             waiter.event.set()
         elif self._idle:
             process.kill()  # one is enough while nobody waits

@@ -61,6 +61,10 @@ RESIDENT_WAIT_S: Final = 0.5
 CANCELLED_WITHIN_S: Final = 1.0
 """A deletion waits so long for turns to end, then it goes on without them. A worker that obeys needs 0.4 s at most."""
 MODEL_BUSY_PAUSE_S: Final = 0.5
+CLEARED_AT_ONCE: Final = 4
+"""Deleted sessions that the worker is told of at the same time; others wait their turn."""
+CLEARED_LATER: Final = 256
+"""Deletions that are answered although they still wait their turn. Further clients wait with theirs."""
 NO_WORKER: Final = ("model_unavailable", "worker_lost", "worker_restarted")
 
 
@@ -85,6 +89,7 @@ class SessionManager:
         self._shelf = Shelf()
         self._turn_over = Signal()
         self._being_deleted: list[str] = []
+        self._clearing = trio.Semaphore(CLEARED_AT_ONCE)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until the inbox is closed, then cancel what runs."""
@@ -237,7 +242,7 @@ class SessionManager:
         for turn in candidates:
             wanted = message.reply_id or message.session_id
             seen = turn.reply.id if message.reply_id is not None else turn.reply.session_id
-            if seen == wanted and turn.reply.outcome is None:
+            if seen == wanted and turn.reply.outcome is None and not turn.history.is_cut_off:
                 turn.cancel()
                 return True
         return False
@@ -292,16 +297,23 @@ class SessionManager:
             await self._delete_here(session_id, turns)
         except MuseError as fault:
             message.port.fail(fault)
+            is_answered = True
         else:
-            message.port.answer(None)
+            # So many clients are answered before the worker has forgotten, the others when it has.
+            is_answered = self._clearing.statistics().tasks_waiting < CLEARED_LATER
+            if is_answered:
+                message.port.answer(None)
         finally:
             self._being_deleted.remove(session_id)
         try:
             await self._wait_ended(turns)
             del turns  # what they hold is gone now, whenever the worker answers
-            await self._clear_in_worker(message)
+            async with self._clearing:
+                await self._clear_in_worker(message)
         finally:
             self._queue.reopen(session_id)
+        if not is_answered:
+            message.port.answer(None)
 
     async def _delete_here(self, session_id: str, turns: Sequence[Turn]) -> None:
         for turn in turns:
@@ -323,7 +335,7 @@ class SessionManager:
             try:
                 await self._supervisor.ask(SessionCommand(action=message.action, session_id=message.session_id))
             except MuseError as fault:
-                if fault.code == "model_busy":
+                if fault.code in ("model_busy", "capacity_exhausted"):
                     await trio.sleep(MODEL_BUSY_PAUSE_S)
                     continue
                 if fault.code not in NO_WORKER:  # the memory of a worker that is gone went with it

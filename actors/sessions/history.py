@@ -41,6 +41,7 @@ class TurnHistory:
         self._began: datetime | None = earlier._began if earlier is not None else None
         self.is_committed = False
         self._is_recorded = False
+        self.is_cut_off = False
 
     async def prompt(self, model: Ready) -> tuple[PromptPart, ...]:
         """The prompt as the session's history is now. Raises MuseError."""
@@ -98,7 +99,7 @@ class TurnHistory:
 
     def cut_off(self) -> None:
         """The session was deleted: nothing of this turn comes into a history any more."""
-        self.is_committed = self._is_recorded = True
+        self.is_cut_off = self.is_committed = self._is_recorded = True
         self.begun = None
 
     def _record(

@@ -47,9 +47,9 @@ class TurnQueue:
 
     def unfinished(self, session_id: str) -> list[Turn]:
         """Turns of a session that still have to end. One that has its outcome is over for everybody who asks, though
-        its task may need a moment more."""
-        turns = self.running + self.waiting
-        return [turn for turn in turns if turn.reply.session_id == session_id and turn.reply.outcome is None]
+        its task may need a moment more; so is one whose session was deleted."""
+        turns = [turn for turn in self.running + self.waiting if turn.reply.session_id == session_id]
+        return [turn for turn in turns if turn.reply.outcome is None and not turn.history.is_cut_off]
 
     def close_for(self, session_id: str) -> None:
         """Admit no turn of this session until `reopen` was called as often."""

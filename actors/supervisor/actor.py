@@ -333,7 +333,9 @@ class WorkerSupervisor:
         if run.had_ready:
             run.link.kill("The model process reported loading after it was ready.")
         elif not self._stopping:
-            self._move("load", stage=event.stage, fraction=event.fraction)
+            # A reason that the system gave for an earlier start holds no more.
+            said = {"exhausted": False, "reason": None} if self._board.value.worker.exhausted else {}
+            self._move("load", stage=event.stage, fraction=event.fraction, **said)
 
     def _on_ready(self, run: WorkerRun, ready: protocol.Ready) -> None:
         if run.had_ready or ready.protocol != protocol.PROTOCOL_VERSION:

@@ -115,6 +115,8 @@ class Offenders:
 
     def __init__(self) -> None:
         self._found: list[tuple[str, str, str]] = []
+        self.unread_chars = 0
+        """Characters of call arguments that the strict reader refused."""
 
     def add_unknown(self, path: str) -> None:
         """A name that means nothing here."""

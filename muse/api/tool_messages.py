@@ -57,7 +57,7 @@ def _parse_call(value: object, path: str, offenders: Offenders) -> tuple[ToolCal
         # The official client's helpers put what they read of the arguments beside them.
         if key not in ("name", "arguments", "parsed_arguments"):
             offenders.add_unknown(member(f"{path}.function", key))
-    arguments, values = _read_arguments(function.get("arguments"), f"{path}.function.arguments")
+    arguments, values = _read_arguments(function.get("arguments"), f"{path}.function.arguments", offenders)
     call = ToolCall(
         id=read_call_id(fields.get("id"), f"{path}.id"),
         name=read_function_name(function.get("name"), f"{path}.function.name"),
@@ -66,18 +66,19 @@ def _parse_call(value: object, path: str, offenders: Offenders) -> tuple[ToolCal
     return call, values
 
 
-def _read_arguments(value: object, path: str) -> tuple[str, int]:
+def _read_arguments(value: object, path: str, offenders: Offenders) -> tuple[str, int]:
     """A JSON object as text, unchanged, and how many values it has. What constrained decoding may write is taken, also
-    where the strict reader refuses it."""
+    where the strict reader refuses it: slowly, so as much of it in a request as a context could hold."""
     text = read_text(value, path)
     if not text.strip():
         return "{}", 0
     try:
         arguments = decode_json(text.encode())
     except ClientFault as fault:
-        if len(text) <= MAX_UNREAD_CHARS:
+        offenders.unread_chars += len(text)
+        if offenders.unread_chars <= MAX_UNREAD_CHARS:
             with suppress(ValueError):
-                return text, read_object_text(text).values
+                return text, read_object_text(text, most_values=MAX_ARGUMENT_VALUES).values
         raise invalid_value(
             path, f"must be the text of a JSON object, as this server reads it: {fault.detail.removesuffix('.')}"
         ) from fault

@@ -25,8 +25,8 @@ _INCLUSIVE: Final = {"exclusiveMaximum": "maximum", "exclusiveMinimum": "minimum
 
 def is_integer(schema: Mapping[str, Any]) -> bool:
     """Whether its numbers are integers."""
-    kinds = schema.get("type") or ()
-    return "integer" in kinds and "number" not in kinds
+    kinds = schema.get("type")
+    return isinstance(kinds, str | list) and "integer" in kinds and "number" not in kinds
 
 
 def large_bounds(schema: Mapping[str, Any]) -> dict[str, tuple[str, int]]:

@@ -18,6 +18,7 @@ from actors.reply import Reply
 from actors.sessions import actor as sessions_actor
 from actors.sessions import shelf
 from actors.sessions.messages import (
+    CancelTurn,
     DescribeSession,
     EndSession,
     FindReply,
@@ -232,7 +233,7 @@ async def test_a_reply_without_a_session_is_gone_when_its_time_is_over(
 
 async def test_what_the_worker_cannot_forget_is_gone_here(core: CoreFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log says so. A worker that is too busy to be asked is asked again, and the session's name waits for it."""
-    codes = ["model_busy", "model_busy", "engine_error"]
+    codes = ["model_busy", "capacity_exhausted", "engine_error"]
     ask = Address[Any].ask
 
     async def failing(self: Address[Any], question: Question[Any]) -> Any:
@@ -265,6 +266,7 @@ async def test_a_deletion_does_not_wait_for_a_stopped_worker(
         await running.sessions.ask(EndSession(action="close", session_id="s"))
         assert await is_gone(running, old.id)
         assert await is_unknown(running)
+        assert not await running.sessions.ask(CancelTurn(session_id="s"))  # what still runs is no turn of a new session
         new = await start(running, chat("one"))
         await trio.testing.wait_all_tasks_blocked()
         assert not new.accepted

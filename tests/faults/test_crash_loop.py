@@ -37,7 +37,7 @@ async def test_the_fourth_death_is_the_last_and_another_try_works(
         assert "exit status 7" in worker.reason
         assert "4 times" in worker.reason
         refused = await failed(await running.start("hi"))
-        assert (refused.fault.status, refused.fault.detail) == (503, worker.reason)
+        assert (refused.fault.status, refused.fault.data["details"]) == (503, worker.reason)
         counter.write_text("x" * 998)  # two more deaths
         await running.supervisor.ask(RestartWorker())
         await running.wait_worker("ready")

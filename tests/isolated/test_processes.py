@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import resource
 import signal
@@ -195,6 +196,18 @@ async def test_long_jobs_are_done_however_many_there_are() -> None:
             for _ in range(pool.MAX_PROCESSES + 1):
                 nursery.start_soon(burn)
     assert results == [b""] * (pool.MAX_PROCESSES + 1)
+
+
+async def test_two_long_jobs_are_not_displaced(caplog: pytest.LogCaptureFixture) -> None:
+    """A process that warms up is free soon: there is room for the next call without either of them."""
+    caplog.set_level(logging.WARNING, "muse.isolated")
+    async with running() as processes:
+        await pid_of(processes)
+        processes.warm_up_with("sleep", b"0.5", limit_s=LIMIT_S)
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(lambda: processes.call("burn", b"2", limit_s=LIMIT_S))
+    assert caplog.messages == []
 
 
 async def test_a_cancelled_job_goes_no_further() -> None:

@@ -51,6 +51,15 @@ def test_every_engine_knows_the_formats(name: str) -> None:
     assert not PythonReader(grammar).reads(b'"?"')
 
 
+@pytest.mark.parametrize("kind", [5, True, 1.5, None, {}, ["integer", 5], "integr"])
+@pytest.mark.parametrize("place", ["root", "member"])
+def test_a_wrong_type_is_refused_with_its_place(kind: object, place: str) -> None:
+    """Whatever stands there."""
+    wrong = {"type": kind, "maximum": 2**60}
+    refused = refusal(wrong if place == "root" else {"type": "object", "properties": {"a": wrong}})
+    assert ("" if place == "root" else "/properties/a") in str(refused.pointer)
+
+
 def test_options_of_a_schema_do_not_replace_ours() -> None:
     """Also where the worker gets one with options."""
     lenient = '{"type":"array","items":{"type":"integer"},"x-guidance":{"lenient":true,"whitespace_flexible":true}}'

@@ -237,6 +237,26 @@ def test_the_values_of_calls_are_counted(monkeypatch: pytest.MonkeyPatch, calls:
     assert refused(messages=[USER, beyond, *results]) == ("invalid_value", "messages[1].tool_calls")
 
 
+def test_what_only_the_slow_reader_takes_is_bounded_in_a_whole_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In characters over all messages, and in values; what the strict reader takes does not count."""
+    nested = '{"a":' + "[" * 100 + "]" * 100 + "}"
+    monkeypatch.setattr(tool_messages, "MAX_UNREAD_CHARS", 3 * len(nested))
+
+    def messages(count: int, arguments: str) -> list[object]:
+        call = {**CALL, "function": {"name": "clock", "arguments": arguments}}
+        return [USER, *([{**ASKED, "tool_calls": [call]}, TOLD] * count)]
+
+    assert len(parse(messages=messages(3, nested)).messages) == 7
+    assert refused(messages=messages(4, nested)) == (
+        "invalid_value",
+        "messages[7].tool_calls[0].function.arguments",
+    )
+    plain = json.dumps({"a": "x" * len(nested)})
+    assert len(parse(messages=messages(5, plain)).messages) == 11
+    monkeypatch.setattr(tool_messages, "MAX_ARGUMENT_VALUES", 99)
+    assert refused(messages=messages(1, nested))[0] == "invalid_value"
+
+
 @pytest.mark.parametrize(
     "arguments",
     ["{", "[]", "7", '"x"', "null", '{"a": NaN}', '{"a": 1, "a": 2', '{"a": "\\x"}', '{"a": 01}', '{"a": 1}}'],

@@ -273,7 +273,8 @@ def spliced(count: int) -> Act:
 
 
 def taken_apart(count: int) -> Act:
-    text = join_marked(piece for number in range(count) for piece in (scaffold("<i>"), from_source(WORDS, number)))
+    # Two letters each: a text may be taken apart into a million pieces at most (`MAX_PIECES`).
+    text = join_marked(piece for number in range(count) for piece in (scaffold("<i>"), from_source("ab", number)))
     assert isinstance(text, MarkedText)
     return lambda: [text.split("<i>"), text.split(), text.replace("<i>", "\n"), list(text.strip()), text[5:-5], text[7]]
 

@@ -15,12 +15,26 @@ from tests.browser.scripts import CHAT_SCRIPT, LINES, ask, record_requests, sess
 from tests.browser.test_chat_files import document, give
 from tests.browser.test_composer import SAVE, queued, say, status_words
 from tests.browser.test_drafts import is_save, reload
-from tests.browser.test_edits import edit_message, refusal, shown, two_turns
+from tests.browser.test_edits import contents, edit_message, refusal, shown, two_turns
 from tests.browser.test_keeping import kept
 from tests.browser.test_sessions import RestartableServer, assert_whole, write_script
 from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
+
+
+# The storage opens once the test says so.
+SLOW_STORAGE = """{
+  const said = new Promise((resolve) => (window.answerStorage = resolve));
+  const setter = Object.getOwnPropertyDescriptor(IDBRequest.prototype, "onsuccess").set;
+  const open = IDBFactory.prototype.open;
+  IDBFactory.prototype.open = function (...all) {
+    const request = open.apply(this, all);
+    const set = (act) => setter.call(request, (event) => said.then(() => act.call(request, event)));
+    Object.defineProperty(request, "onsuccess", {set});
+    return request;
+  };
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +67,13 @@ def titles(page: Page) -> Locator:
 def reopen(page: Page, title: str) -> None:
     """Open a chat of the list."""
     rows(page).locator(".row-main", has_text=title).click()
+
+
+def save_chat(page: Page, *names: str) -> None:
+    """Save the open chat in the browser; these are then the saved ones."""
+    rows(page)
+    page.get_by_label("Save this chat in this browser").check()
+    expect(page.get_by_role("region", name="Saved chats").locator(".row-name")).to_have_text(list(names))
 
 
 def new_chat(page: Page) -> None:
@@ -191,6 +212,26 @@ def test_a_chat_that_is_still_fetched_can_be_left(page: Page) -> None:
     reopen(page, "short one")
     expect(page.locator(".bubble")).to_have_text(["short one"])
     assert shown(page) == ["short one", "Short answer."]
+
+
+def test_new_chat_while_a_saved_chat_is_looked_for_leaves_that_alone(page: Page, wide_server: ServerProcess) -> None:
+    """In a new tab, whose storage is slow: the new chat is not saved, least of all in place of the saved one."""
+    wait_over(ask(page, "short one"))
+    save_chat(page, "short one")
+    new = page.context.new_page()
+    page.close()
+    new.add_init_script(SLOW_STORAGE)
+    new.goto(wide_server.url)
+    expect(new.locator(".restoring")).to_be_visible()
+    composer(new).fill("half a thought")
+    new_chat(new)
+    new.evaluate("answerStorage()")
+    expect(titles(new)).to_have_text(["half a thought"])
+    wait_over(ask(new, "hello two"))
+    expect(new.get_by_label("Save this chat in this browser")).not_to_be_checked()
+    assert [chat["title"] for chat in kept(new)[0]] == ["short one"]
+    assert contents(kept(new)[0][0]["document"]["messages"]) == ["short one", "Short answer."]
+    new.close()
 
 
 def test_a_copy_of_the_tab_has_none_of_its_list(page: Page, watch: PageWatch) -> None:

@@ -108,23 +108,32 @@ export function mayHaveKept(isNew) {
   return keptId.value !== null || (isNew && readStored("keeps") !== null);
 }
 
-/** The kept chat of this tab, or for a new tab the newest; null if there is none that no other tab has. */
-export async function findKept(isNew) {
+/**
+ * The kept chat of this tab, or for a new tab the newest; null if there is none that no other tab has.
+ * @param {boolean} isNew
+ * @param {() => boolean} isWanted false once the user has gone on to another chat, which must not get this one's id
+ */
+export async function findKept(isNew, isWanted) {
   try {
     const id = keptId.value ?? (isNew ? ((await listKept())[0]?.id ?? null) : null);
-    if (id === null) return null;
-    if (!(await hold(id))) {
+    if (id === null || !isWanted()) return null;
+    const isOurs = await hold(id);
+    const chat = isOurs && isWanted() ? await readChat(id) : null;
+    if (!isWanted()) return null;
+    if (!isOurs) {
       if (keptId.value !== null) remark.value = ELSEWHERE;
       keepAs(null);
       return null;
     }
-    const chat = await readChat(id);
     if (chat !== null) keepAs(id);
     return chat;
   } catch {
+    if (!isWanted()) return null;
     keepAs(null); // what cannot be read must not be written over
     remark.value = NOT_READ;
     return null;
+  } finally {
+    if (!isWanted()) letGo();
   }
 }
 

@@ -35,7 +35,7 @@ export async function restoreChat() {
   saveWhenLeft();
   if (isNew) beginDraft(wanted);
   const isOurs = await claimSession();
-  const kept = isKept ? await findKept(isNew) : null;
+  const kept = isKept ? await findKept(isNew, () => isRestoring.value) : null;
   const restoring = isRestoring.value ? restoreMessages(isKnown, isOurs, kept) : Promise.resolve(true);
   // The draft of a copied tab is the other tab's, too.
   if (!isOurs) beginDraft(sessionId());

@@ -191,7 +191,8 @@ function tell(chat) {
 /** The chat that is open goes into the list, if there is anything in it. */
 function leaveOpen() {
   settle();
-  const isFetching = isRestoring.value;
+  // A new tab that looks for a saved chat has none yet that could be left.
+  const isFetching = isRestoring.value && (hasStarted() || keptId.value !== null);
   const isEmpty = messages.value.length === 0 && isNothingUnsent() && isSystemListed() && !isFetching;
   const facts = { session: sessionId(), isStarted: hasStarted(), kept: keptId.value, system: systemMessage.value };
   keepAs(null); // writes what was not written yet

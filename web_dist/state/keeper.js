@@ -31,6 +31,7 @@ const tabs = new BroadcastChannel("muse.kept");
 const forgotten = new Set();
 let heldId = null;
 let held = Promise.resolve(true);
+let isHeld = false;
 let lock = null;
 let isDirty = false;
 let timer = null;
@@ -56,12 +57,14 @@ function newKept() {
 }
 
 /** Writes a chat that is not open, unless another tab keeps it by now. */
-async function writeLeft({ kept: { value: kept }, history, system }) {
+async function writeLeft(chat) {
+  const { history, system } = chat;
+  const kept = chat.kept.peek();
   const { isOurs, release } = takeLock(`muse.${kept}`);
   const write = async () => {
-    if (forgotten.has(kept) || !(await isOurs)) return;
+    if (forgotten.has(kept) || !(await isOurs) || chat.kept.value !== kept) return;
     await writeKept(kept, titleOf(history), documentOf(history, { system, now: new Date() }));
-    tabs.postMessage({});
+    tabs.postMessage({ written: kept });
   };
   await inTurn(NOT_STORED, write);
   release();
@@ -160,6 +163,7 @@ export function followKeeping() {
     }
     if (forgotten.has(keptId.value)) remark.value = FORGOTTEN_ELSEWHERE;
     noteForgotten();
+    noteWritten(data.written);
     if (keptChats.value !== null) refreshKept();
   };
   addEventListener("pagehide", () => save(keptId.value));
@@ -185,6 +189,15 @@ function noteForgotten() {
   for (const chat of tabChats.value) if (forgotten.has(chat.kept.value)) noteKept(chat, null);
 }
 
+/** Another tab has written a chat: what this one left, or still waits for the lock of, must not replace that. */
+function noteWritten(id = null) {
+  if (id === null) return;
+  for (const chat of tabChats.value) if (chat.kept.value === id) noteKept(chat, null);
+  if (keptId.value !== id || isHeld) return;
+  stopKeeping();
+  remark.value = ELSEWHERE;
+}
+
 function stopKeeping() {
   isDirty = false;
   keepAs(null);
@@ -208,7 +221,7 @@ function save(id) {
   const write = async () => {
     if (forgotten.has(id) || (id === heldId && !(await held))) return;
     await (document === null ? deleteKept(id) : writeKept(id, name, document));
-    tabs.postMessage({});
+    tabs.postMessage({ written: id });
   };
   const title = NOT_STORED;
   // Another try writes what is there by then, as long as the chat is.
@@ -251,9 +264,11 @@ export async function readChat(id) {
 function hold(id) {
   letGo();
   heldId = id;
-  lock = takeLock(`muse.${id}`);
-  held = lock.isOurs.then((isOurs) => {
-    if (!isOurs && heldId === id) heldId = null;
+  const own = (lock = takeLock(`muse.${id}`));
+  held = own.isOurs.then((isOurs) => {
+    if (lock !== own) return isOurs;
+    isHeld = isOurs;
+    if (!isOurs) heldId = null;
     return isOurs;
   });
   return held;
@@ -263,4 +278,5 @@ function letGo() {
   lock?.release();
   lock = null;
   heldId = null;
+  isHeld = false;
 }

@@ -194,6 +194,20 @@ def test_the_list_comes_back_after_a_reload(page: Page) -> None:
     expect(composer(page)).to_have_value("only unsent")
 
 
+def test_a_chat_with_nothing_but_files_comes_back_after_a_reload(page: Page) -> None:
+    """They are its title, too."""
+    with page.expect_request_finished(is_save("files")):
+        add(page, SAVE)
+    rows(page)
+    give(page, document({"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes."}))
+    expect(titles(page)).to_have_text(["save.py"])
+    reload(page)
+    expect(titles(page)).to_have_text(["save.py"])
+    reopen(page, "save.py")
+    expect(attached(page)).to_contain_text("save.py")
+    expect(page.locator(".turn")).to_have_count(0)
+
+
 def test_a_chat_that_is_still_fetched_can_be_left(page: Page) -> None:
     """New chat before the reload has brought it back: it is in the list, and opens whole."""
     wait_over(ask(page, "short one"))
@@ -292,6 +306,29 @@ def test_a_left_chat_is_saved_with_the_answer_that_ended_in_it(page: Page) -> No
     page.get_by_role("button", name="Remove", exact=True).click()
     expect(rows(page)).to_have_count(0)
     expect(saved).to_have_count(1)
+
+
+def test_what_another_tab_adds_to_a_saved_chat_stays(page: Page, wide_server: ServerProcess, watch: PageWatch) -> None:
+    """The tab that had left the chat keeps its own version in its list, and the saved chat opens as it is by then."""
+    wait_over(ask(page, "short one"))
+    save_chat(page, "short one")
+    new_chat(page)
+    expect(rows(page)).to_contain_text("saved")
+    other = page.context.new_page()
+    watch.follow(other)
+    other.goto(wide_server.url)
+    expect(other.locator(".bubble")).to_have_text(["short one"])
+    wait_over(ask(other, "hello two"))
+    other.close()
+    expect(rows(page)).not_to_contain_text("saved")
+    reopen(page, "short one")
+    assert shown(page) == ["short one", "Short answer."]
+    expect(page.get_by_label("Save this chat in this browser")).not_to_be_checked()
+    page.get_by_role("region", name="Saved chats").locator(".row-main").click()
+    expect(page.locator(".bubble")).to_have_text(["short one", "hello two"])
+    expect(page.get_by_label("Save this chat in this browser")).to_be_checked()
+    (chat,) = kept(page)[0]
+    assert contents(chat["document"]["messages"])[::2] == ["short one", "hello two"]
 
 
 def test_a_left_chat_that_was_saved_says_so(page: Page) -> None:

@@ -21,7 +21,7 @@ import {
 } from "./conversation.js";
 import { copyOf } from "./chat_read.js";
 import { isNothingUnsent, putUnsentBack, takeUnsent } from "./draft.js";
-import { beginDraft, bringDraftBack, forgetDraft, leaveDraft, saveDraftOf, unsentText } from "./draft_keeper.js";
+import { beginDraft, bringDraftBack, forgetDraft, leaveDraft, saveDraftOf, unsentWords } from "./draft_keeper.js";
 import { keepAs, keptId } from "./kept_id.js";
 import { cutLoose } from "./messages.js";
 import { clearNotices, remark } from "./notices.js";
@@ -152,7 +152,8 @@ async function fetchInto(chat) {
   const found = await fetchChat(chat).catch(() => undefined);
   chat.ready = null;
   if (found === undefined) return;
-  const words = found === null || found.history.length === 0 ? await unsentText(chat.session) : "";
+  const words = found === null || found.history.length === 0 ? await unsentWords(chat.session).catch(() => null) : "";
+  if (words === null) return;
   if (found === null && words === "") {
     chat.state.value = "gone";
     return;

@@ -133,7 +133,7 @@ export function show({ history, undo = null, run = null }) {
   batch(() => {
     messages.value = history;
     undoable.value = answer === null ? undo : null;
-    running.value = run;
+    running.value = answer === null ? null : run;
     isRestoring.value = false;
     lastEnded.value = null;
   });

@@ -14,7 +14,7 @@ import { deleteKept, listKept, readKept, writeKept } from "./kept_store.js";
 import { refusal, remark } from "./notices.js";
 import { systemMessage } from "./settings.js";
 import { readStored, writeStored } from "./storage.js";
-import { endedUnseen, noteKept, openChat, reopen, tabChats } from "./tab_chats.js";
+import { beginOpening, endedUnseen, noteKept, openChat, reopen, tabChats } from "./tab_chats.js";
 import { takeLock } from "./tab_lock.js";
 
 // While somebody types a system message, it is written so often.
@@ -88,7 +88,9 @@ export async function openKept(id) {
     await reopen(left);
     return;
   }
+  const isWanted = beginOpening();
   const chat = await readChat(id).catch(() => null);
+  if (!isWanted()) return;
   if (chat === null) {
     remark.value = "This chat is not in the browser’s storage any more, or cannot be read.";
     await refreshKept();

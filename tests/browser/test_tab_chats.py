@@ -386,6 +386,24 @@ def test_what_another_try_replaced_is_listed_once_it_cannot_be_undone(page: Page
     assert shown(page) == ["short one", "Short answer.", "hello there", "You said something."]
 
 
+def test_an_open_edit_stays_with_the_message_that_an_earlier_edit_replaced(page: Page, watch: PageWatch) -> None:
+    """As long as that can be undone, and in the earlier version from then on; the browser asks before it goes."""
+    watch.expected.append("a dialog")
+    two_turns(page)
+    page.get_by_role("button", name="Edit message").nth(1).click()
+    page.get_by_label("Your message").fill("half an edit")
+    page.get_by_role("button", name="Edit message").first.click()
+    page.get_by_label("Your message").first.fill("short edited")
+    page.get_by_role("button", name="Save & send").first.click()
+    wait_over(page.locator(".from-model"))
+    with page.expect_event("dialog"):
+        page.evaluate("location.reload()")
+    wait_over(ask(page, "short again"))
+    reopen(page, "short one")
+    expect(page.get_by_label("Your message")).to_have_value("half an edit")
+    assert shown(page)[:2] == ["short one", "Short answer."]
+
+
 def test_a_chat_that_was_left_can_still_be_undone(page: Page) -> None:
     """What another try replaces, also where it was left and opened again while it ran."""
     two_turns(page)

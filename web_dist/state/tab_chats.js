@@ -181,7 +181,8 @@ async function fetchInto(chat) {
 
 /** What an edit or another try has replaced, once that cannot be undone any more. */
 function listReplaced(replaced) {
-  const chat = chatOf({ session: newId(), isStarted: true, history: copyOf(replaced), system: systemMessage.value, unsent: NOTHING_UNSENT });
+  const history = copyOf(replaced, (message) => !messages.value.includes(message));
+  const chat = chatOf({ session: newId(), isStarted: true, history, system: systemMessage.value, unsent: NOTHING_UNSENT });
   chat.title.value = `${titleOf(chat.history)} (earlier version)`;
   tellHistoryOf(chat.session, asTold(chat.history));
   tabChats.value = [chat, ...tabChats.value];

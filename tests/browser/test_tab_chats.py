@@ -15,12 +15,26 @@ from tests.browser.scripts import CHAT_SCRIPT, LINES, ask, record_requests, sess
 from tests.browser.test_chat_files import document, give
 from tests.browser.test_composer import SAVE, queued, say, status_words
 from tests.browser.test_drafts import is_save, reload
-from tests.browser.test_edits import edit_message, refusal, shown, two_turns
+from tests.browser.test_edits import contents, edit_message, refusal, shown, two_turns
 from tests.browser.test_keeping import kept
 from tests.browser.test_sessions import RestartableServer, assert_whole, write_script
 from tests.server_process import ServerProcess
 
 pytestmark = pytest.mark.browser
+
+
+# The storage opens once the test says so.
+SLOW_STORAGE = """{
+  const said = new Promise((resolve) => (window.answerStorage = resolve));
+  const setter = Object.getOwnPropertyDescriptor(IDBRequest.prototype, "onsuccess").set;
+  const open = IDBFactory.prototype.open;
+  IDBFactory.prototype.open = function (...all) {
+    const request = open.apply(this, all);
+    const set = (act) => setter.call(request, (event) => said.then(() => act.call(request, event)));
+    Object.defineProperty(request, "onsuccess", {set});
+    return request;
+  };
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +67,13 @@ def titles(page: Page) -> Locator:
 def reopen(page: Page, title: str) -> None:
     """Open a chat of the list."""
     rows(page).locator(".row-main", has_text=title).click()
+
+
+def save_chat(page: Page, *names: str) -> None:
+    """Save the open chat in the browser; these are then the saved ones."""
+    rows(page)
+    page.get_by_label("Save this chat in this browser").check()
+    expect(page.get_by_role("region", name="Saved chats").locator(".row-name")).to_have_text(list(names))
 
 
 def new_chat(page: Page) -> None:
@@ -173,6 +194,20 @@ def test_the_list_comes_back_after_a_reload(page: Page) -> None:
     expect(composer(page)).to_have_value("only unsent")
 
 
+def test_a_chat_with_nothing_but_files_comes_back_after_a_reload(page: Page) -> None:
+    """They are its title, too."""
+    with page.expect_request_finished(is_save("files")):
+        add(page, SAVE)
+    rows(page)
+    give(page, document({"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes."}))
+    expect(titles(page)).to_have_text(["save.py"])
+    reload(page)
+    expect(titles(page)).to_have_text(["save.py"])
+    reopen(page, "save.py")
+    expect(attached(page)).to_contain_text("save.py")
+    expect(page.locator(".turn")).to_have_count(0)
+
+
 def test_a_chat_that_is_still_fetched_can_be_left(page: Page) -> None:
     """New chat before the reload has brought it back: it is in the list, and opens whole."""
     wait_over(ask(page, "short one"))
@@ -191,6 +226,26 @@ def test_a_chat_that_is_still_fetched_can_be_left(page: Page) -> None:
     reopen(page, "short one")
     expect(page.locator(".bubble")).to_have_text(["short one"])
     assert shown(page) == ["short one", "Short answer."]
+
+
+def test_new_chat_while_a_saved_chat_is_looked_for_leaves_that_alone(page: Page, wide_server: ServerProcess) -> None:
+    """In a new tab, whose storage is slow: the new chat is not saved, least of all in place of the saved one."""
+    wait_over(ask(page, "short one"))
+    save_chat(page, "short one")
+    new = page.context.new_page()
+    page.close()
+    new.add_init_script(SLOW_STORAGE)
+    new.goto(wide_server.url)
+    expect(new.locator(".restoring")).to_be_visible()
+    composer(new).fill("half a thought")
+    new_chat(new)
+    new.evaluate("answerStorage()")
+    expect(titles(new)).to_have_text(["half a thought"])
+    wait_over(ask(new, "hello two"))
+    expect(new.get_by_label("Save this chat in this browser")).not_to_be_checked()
+    assert [chat["title"] for chat in kept(new)[0]] == ["short one"]
+    assert contents(kept(new)[0][0]["document"]["messages"]) == ["short one", "Short answer."]
+    new.close()
 
 
 def test_a_copy_of_the_tab_has_none_of_its_list(page: Page, watch: PageWatch) -> None:
@@ -253,6 +308,29 @@ def test_a_left_chat_is_saved_with_the_answer_that_ended_in_it(page: Page) -> No
     expect(saved).to_have_count(1)
 
 
+def test_what_another_tab_adds_to_a_saved_chat_stays(page: Page, wide_server: ServerProcess, watch: PageWatch) -> None:
+    """The tab that had left the chat keeps its own version in its list, and the saved chat opens as it is by then."""
+    wait_over(ask(page, "short one"))
+    save_chat(page, "short one")
+    new_chat(page)
+    expect(rows(page)).to_contain_text("saved")
+    other = page.context.new_page()
+    watch.follow(other)
+    other.goto(wide_server.url)
+    expect(other.locator(".bubble")).to_have_text(["short one"])
+    wait_over(ask(other, "hello two"))
+    other.close()
+    expect(rows(page)).not_to_contain_text("saved")
+    reopen(page, "short one")
+    assert shown(page) == ["short one", "Short answer."]
+    expect(page.get_by_label("Save this chat in this browser")).not_to_be_checked()
+    page.get_by_role("region", name="Saved chats").locator(".row-main").click()
+    expect(page.locator(".bubble")).to_have_text(["short one", "hello two"])
+    expect(page.get_by_label("Save this chat in this browser")).to_be_checked()
+    (chat,) = kept(page)[0]
+    assert contents(chat["document"]["messages"])[::2] == ["short one", "hello two"]
+
+
 def test_a_left_chat_that_was_saved_says_so(page: Page) -> None:
     """At once, in its row: it can be saved no more; once its saved copy is deleted, it can."""
     wait_over(ask(page, "short one"))
@@ -306,6 +384,24 @@ def test_what_another_try_replaced_is_listed_once_it_cannot_be_undone(page: Page
     reopen(page, "short one")
     expect(page.locator(".from-model")).to_have_count(2)
     assert shown(page) == ["short one", "Short answer.", "hello there", "You said something."]
+
+
+def test_an_open_edit_stays_with_the_message_that_an_earlier_edit_replaced(page: Page, watch: PageWatch) -> None:
+    """As long as that can be undone, and in the earlier version from then on; the browser asks before it goes."""
+    watch.expected.append("a dialog")
+    two_turns(page)
+    page.get_by_role("button", name="Edit message").nth(1).click()
+    page.get_by_label("Your message").fill("half an edit")
+    page.get_by_role("button", name="Edit message").first.click()
+    page.get_by_label("Your message").first.fill("short edited")
+    page.get_by_role("button", name="Save & send").first.click()
+    wait_over(page.locator(".from-model"))
+    with page.expect_event("dialog"):
+        page.evaluate("location.reload()")
+    wait_over(ask(page, "short again"))
+    reopen(page, "short one")
+    expect(page.get_by_label("Your message")).to_have_value("half an edit")
+    assert shown(page)[:2] == ["short one", "Short answer."]
 
 
 def test_a_chat_that_was_left_can_still_be_undone(page: Page) -> None:

@@ -86,8 +86,11 @@ function TabRow({ chat }) {
   }
   const canSave = chat.kept.value === null && chat.history !== null && chat.history.length > 0;
   return html`<li class="row">
-    <button type="button" class="quiet row-main" onClick=${() => reopen(chat)}>
-      <span class="row-name">${title}</span><span class="row-note">${tabNote(chat)}</span>
+    <button type="button" class="quiet row-main" onClick=${() => {
+      goToTitle();
+      reopen(chat);
+    }}>
+      <span class="row-name" dir="auto">${title}</span><span class="row-note">${tabNote(chat)}</span>
     </button>
     ${canSave
       ? html`<button

@@ -17,12 +17,22 @@ export function safeAddress(href) {
 // dot between the parts of a name (・), which addresses of pages have.
 const END = /[\u3001-\u3003\u3008-\u3011\u3014-\u301f\u3030\ufe10-\ufe19\ufe30-\ufe6f\uff01-\uff0f\uff1a-\uff20\uff3b-\uff40\uff5b-\uff64]|[\p{Pi}\p{Pf}„‚…—]/u;
 // Of other scripts only what stands at the end.
-const TRAILING = /[^\P{P}\x00-\x7f]+$/u;
+const TRAILING = /[^\P{P}\x00-\x7f]$/u;
 
 /** What of a text that begins with an address in the open can belong to it. */
 export function bareAddress(source) {
   const word = /^[^\s<]*/.exec(source)[0];
   const end = word.search(END);
-  const own = (end < 0 ? word : word.slice(0, end)).replace(TRAILING, "");
+  const own = withoutTrailing(end < 0 ? word : word.slice(0, end));
   return own.length === word.length ? source : own;
+}
+
+/** From its end, sign by sign: a pattern for all of them tries each run of such signs from each of its signs. */
+function withoutTrailing(word) {
+  let end = word.length;
+  for (;;) {
+    const sign = TRAILING.exec(word.slice(Math.max(0, end - 2), end));
+    if (sign === null) return word.slice(0, end);
+    end -= sign[0].length;
+  }
 }

@@ -32,7 +32,8 @@ export class AnswerTokenizer extends Tokenizer {
   }
 
   url(source) {
-    return super.url(bareAddress(source));
+    // This is asked at many places of a text; what an address is cut to is looked for only where one begins.
+    return this.rules.inline.url.exec(source) === null ? undefined : super.url(bareAddress(source));
   }
 
   /** Sets `alert` to the kind of alert that the quote is, if it is one; its mark is then no part of the text. */

@@ -15,9 +15,23 @@ export function chatFrom({ messages: records }) {
   return { history, system: hasSystem ? wordsIn(records[0].content) : "" };
 }
 
-/** The same messages once more, with nothing in common. */
-export function copyOf(history) {
-  return chatFrom(documentOf(history, { system: "", now: new Date() })).history;
+/**
+ * The same messages once more, with nothing in common.
+ * @param {(message: object) => boolean} takesEdit of which ones an unfinished edit goes to the copy
+ */
+export function copyOf(history, takesEdit) {
+  const copies = chatFrom(documentOf(history, { system: "", now: new Date() })).history;
+  for (const [at, message] of history.entries()) if (takesEdit(message)) copyEdit(message, copies[at]);
+  return copies;
+}
+
+function copyEdit(from, to) {
+  to.draft.value = from.draft.value;
+  if (from.role === "assistant") return;
+  const [had, has] = [from, to].map((message) => [...message.pictures, ...message.files]);
+  const copied = (attachments) => attachments.map((one) => has[had.indexOf(one)] ?? one);
+  to.attachments.value = copied(from.attachments.value);
+  to.refused = from.refused && { ...from.refused, attachments: copied(from.refused.attachments) };
 }
 
 function messageFrom({ state, edited, error, metrics, ...record }) {

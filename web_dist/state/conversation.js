@@ -10,7 +10,7 @@ import { ApiError } from "../net/api.js";
 import { askDetached, cancelReply, readReply } from "../net/reply.js";
 import { batch, computed, signal } from "../vendor/signals.js";
 import { circumstancesOf, noteCircumstances } from "./circumstances.js";
-import { applyUpdate, asTurn, detailsOf, isOver, newAnswer, reopen, userMessage } from "./messages.js";
+import { applyUpdate, asTurn, detailsOf, isBeingEdited, isOver, newAnswer, reopen, userMessage } from "./messages.js";
 import { clearNotices } from "./notices.js";
 import { cannotAnswer, server } from "./server.js";
 import { noteStarted, sessionId } from "./session.js";
@@ -133,12 +133,18 @@ export function show({ history, undo = null, run = null }) {
   batch(() => {
     messages.value = history;
     undoable.value = answer === null ? undo : null;
-    running.value = run;
+    running.value = answer === null ? null : run;
     isRestoring.value = false;
     lastEnded.value = null;
   });
   if (run !== null || answer === null) return;
   start(answer, null, (abort) => readReply(answer.replyId, answer.position, abort), { undo, dropped: null });
+}
+
+/** What was replaced in the open conversation, and can still come back. */
+export function replacedHistories() {
+  const run = running.value;
+  return [undoable.value, run?.undo, run?.dropped].flatMap((undo) => (undo ? [undo.history] : []));
 }
 
 /** Leaves an empty conversation. @returns {{history: object[], undo: object|null, run: object|null}} what was there */
@@ -227,7 +233,7 @@ function newRun(answer, before, undo) {
 /** There is no way back from here. What was deleted on purpose is gone; what was replaced, and the user wrote, is not. */
 function noteTaken(run) {
   run.before.value = null;
-  const isLost = (message) => (message.role !== "assistant" || message.isEdited) && !messages.value.includes(message);
+  const isLost = (message) => (message.role !== "assistant" || message.isEdited || isBeingEdited(message)) && !messages.value.includes(message);
   if (run.dropped?.given && run.dropped.history.some(isLost)) replacedForGood.value = run.dropped.history;
 }
 

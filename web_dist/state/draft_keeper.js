@@ -72,11 +72,24 @@ export async function bringDraftBack(id, restoring) {
   files.open(id, packed.every(isEmptyContent));
 }
 
-/** The text that the server has of a chat that is not open, for its title. */
-export async function unsentText(id) {
-  const found = await getJson(pathOf("text", id)).catch(() => ({}));
-  const contents = [found.content, ...(found.added ?? []).map((one) => one.content)].filter(Boolean);
-  return joined(contents.flatMap(({ text, queue: waiting, system }) => [text ?? "", ...(waiting ?? []).map((message) => message.text), system ?? ""]));
+/**
+ * What the server has of a chat that is not open, in words for its title: texts, or else the names of files; "" if it
+ * has nothing. Throws ApiError where the server does not answer.
+ */
+export async function unsentWords(id) {
+  const saved = await contentsOf("text", id);
+  const words = joined(saved.flatMap(({ text, queue: waiting, system }) => [text ?? "", ...(waiting ?? []).map((message) => message.text), system ?? ""]));
+  if (words !== "") return words;
+  const packs = (await contentsOf("files", id)).flatMap((one) => [one.draft, ...Object.values(one.queue)]);
+  return packs.flat().map(({ name }) => name).join("\n");
+}
+
+async function contentsOf(name, id) {
+  const found = await getJson(pathOf(name, id)).catch((fault) => {
+    if (fault.status >= 400 && fault.status < 500) return {};
+    throw fault;
+  });
+  return [found.content, ...(found.added ?? []).map((one) => one.content)].filter(Boolean);
 }
 
 /** What the server has of a part, oldest first: one content, and those that pages added which had not seen it. */

@@ -14,7 +14,7 @@ import { deleteKept, listKept, readKept, writeKept } from "./kept_store.js";
 import { refusal, remark } from "./notices.js";
 import { systemMessage } from "./settings.js";
 import { readStored, writeStored } from "./storage.js";
-import { endedUnseen, noteKept, openChat, reopen, tabChats } from "./tab_chats.js";
+import { beginOpening, endedUnseen, noteKept, openChat, reopen, tabChats } from "./tab_chats.js";
 import { takeLock } from "./tab_lock.js";
 
 // While somebody types a system message, it is written so often.
@@ -31,6 +31,7 @@ const tabs = new BroadcastChannel("muse.kept");
 const forgotten = new Set();
 let heldId = null;
 let held = Promise.resolve(true);
+let isHeld = false;
 let lock = null;
 let isDirty = false;
 let timer = null;
@@ -56,12 +57,14 @@ function newKept() {
 }
 
 /** Writes a chat that is not open, unless another tab keeps it by now. */
-async function writeLeft({ kept: { value: kept }, history, system }) {
+async function writeLeft(chat) {
+  const { history, system } = chat;
+  const kept = chat.kept.peek();
   const { isOurs, release } = takeLock(`muse.${kept}`);
   const write = async () => {
-    if (forgotten.has(kept) || !(await isOurs)) return;
+    if (forgotten.has(kept) || !(await isOurs) || chat.kept.value !== kept) return;
     await writeKept(kept, titleOf(history), documentOf(history, { system, now: new Date() }));
-    tabs.postMessage({});
+    tabs.postMessage({ written: kept });
   };
   await inTurn(NOT_STORED, write);
   release();
@@ -85,7 +88,9 @@ export async function openKept(id) {
     await reopen(left);
     return;
   }
+  const isWanted = beginOpening();
   const chat = await readChat(id).catch(() => null);
+  if (!isWanted()) return;
   if (chat === null) {
     remark.value = "This chat is not in the browser’s storage any more, or cannot be read.";
     await refreshKept();
@@ -108,23 +113,32 @@ export function mayHaveKept(isNew) {
   return keptId.value !== null || (isNew && readStored("keeps") !== null);
 }
 
-/** The kept chat of this tab, or for a new tab the newest; null if there is none that no other tab has. */
-export async function findKept(isNew) {
+/**
+ * The kept chat of this tab, or for a new tab the newest; null if there is none that no other tab has.
+ * @param {boolean} isNew
+ * @param {() => boolean} isWanted false once the user has gone on to another chat, which must not get this one's id
+ */
+export async function findKept(isNew, isWanted) {
   try {
     const id = keptId.value ?? (isNew ? ((await listKept())[0]?.id ?? null) : null);
-    if (id === null) return null;
-    if (!(await hold(id))) {
+    if (id === null || !isWanted()) return null;
+    const isOurs = await hold(id);
+    const chat = isOurs && isWanted() ? await readChat(id) : null;
+    if (!isWanted()) return null;
+    if (!isOurs) {
       if (keptId.value !== null) remark.value = ELSEWHERE;
       keepAs(null);
       return null;
     }
-    const chat = await readChat(id);
     if (chat !== null) keepAs(id);
     return chat;
   } catch {
+    if (!isWanted()) return null;
     keepAs(null); // what cannot be read must not be written over
     remark.value = NOT_READ;
     return null;
+  } finally {
+    if (!isWanted()) letGo();
   }
 }
 
@@ -151,6 +165,7 @@ export function followKeeping() {
     }
     if (forgotten.has(keptId.value)) remark.value = FORGOTTEN_ELSEWHERE;
     noteForgotten();
+    noteWritten(data.written);
     if (keptChats.value !== null) refreshKept();
   };
   addEventListener("pagehide", () => save(keptId.value));
@@ -176,6 +191,15 @@ function noteForgotten() {
   for (const chat of tabChats.value) if (forgotten.has(chat.kept.value)) noteKept(chat, null);
 }
 
+/** Another tab has written a chat: what this one left, or still waits for the lock of, must not replace that. */
+function noteWritten(id = null) {
+  if (id === null) return;
+  for (const chat of tabChats.value) if (chat.kept.value === id) noteKept(chat, null);
+  if (keptId.value !== id || isHeld) return;
+  stopKeeping();
+  remark.value = ELSEWHERE;
+}
+
 function stopKeeping() {
   isDirty = false;
   keepAs(null);
@@ -199,7 +223,7 @@ function save(id) {
   const write = async () => {
     if (forgotten.has(id) || (id === heldId && !(await held))) return;
     await (document === null ? deleteKept(id) : writeKept(id, name, document));
-    tabs.postMessage({});
+    tabs.postMessage({ written: id });
   };
   const title = NOT_STORED;
   // Another try writes what is there by then, as long as the chat is.
@@ -242,9 +266,11 @@ export async function readChat(id) {
 function hold(id) {
   letGo();
   heldId = id;
-  lock = takeLock(`muse.${id}`);
-  held = lock.isOurs.then((isOurs) => {
-    if (!isOurs && heldId === id) heldId = null;
+  const own = (lock = takeLock(`muse.${id}`));
+  held = own.isOurs.then((isOurs) => {
+    if (lock !== own) return isOurs;
+    isHeld = isOurs;
+    if (!isOurs) heldId = null;
     return isOurs;
   });
   return held;
@@ -254,4 +280,5 @@ function letGo() {
   lock?.release();
   lock = null;
   heldId = null;
+  isHeld = false;
 }

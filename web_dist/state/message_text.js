@@ -39,9 +39,9 @@ export function splitText(text) {
   return { files, words: rest };
 }
 
-/** From now on the files of such a text are told from blocks that somebody typed. */
+/** From now on the files of such a text are told from blocks that somebody typed: with no file, all of them. */
 export function rememberFiles(words, files) {
-  if (files.length === 0) return;
+  if (files.length === 0 && blockAt(words) === null) return;
   known().set(checksum(joinText(words, files)), files.map(({ text }) => (text.endsWith("\n") ? "1" : "0")).join(""));
   const newest = [...known()].slice(-MOST_REMEMBERED);
   writeStored(STORED, JSON.stringify(newest), "session");

@@ -99,6 +99,14 @@ export function interrupt(answer, error) {
   answer.error.value = error;
 }
 
+/** Whether an edit of it would be lost: one that is being written, or was refused. */
+export function isBeingEdited(message) {
+  if (message.draft.value === null) return (message.refused ?? null) !== null;
+  if (message.role === "assistant") return message.draft.value !== message.text.value;
+  const [had, has] = [[...message.pictures, ...message.files], message.attachments.value];
+  return message.draft.value !== message.words || had.length !== has.length || had.some((one, at) => one !== has[at]);
+}
+
 /** A message as GET /v1/sessions/{id} gives it. */
 export function restoredMessage(record) {
   if (record.role !== "assistant") return restoredSaying(record);

@@ -4,6 +4,7 @@
 import { ApiError, getJson } from "../net/api.js";
 import { computed, effect, untracked } from "../vendor/signals.js";
 import { asTold, canChange, isRestoring, messages, show, withRunning } from "./conversation.js";
+import { timesUnsentTaken } from "./draft.js";
 import { beginDraft, bringDraftBack, keepDrafts, saveWhenLeft } from "./draft_keeper.js";
 import { findKept, followKeeping, mayHaveKept, readChat } from "./keeper.js";
 import { asTurn, cutLoose, interrupt, missingAnswer, restoredMessage } from "./messages.js";
@@ -30,16 +31,18 @@ export async function restoreChat() {
   const isNew = !isReloaded();
   const isKnown = hasStarted();
   const isKept = mayHaveKept(isNew);
+  const times = timesUnsentTaken();
   isRestoring.value = isKnown || isKept;
   storeList(fetchLeft);
   saveWhenLeft();
   if (isNew) beginDraft(wanted);
   const isOurs = await claimSession();
-  const kept = isKept ? await findKept(isNew) : null;
+  const kept = isKept ? await findKept(isNew, () => isRestoring.value) : null;
   const restoring = isRestoring.value ? restoreMessages(isKnown, isOurs, kept) : Promise.resolve(true);
-  // The draft of a copied tab is the other tab's, too.
-  if (!isOurs) beginDraft(sessionId());
-  else if (!isNew) bringDraftBack(wanted, restoring);
+  // What is unsent of a chat that was left meanwhile went with it. The draft of a copied tab is the other tab's, too.
+  const wasLeft = timesUnsentTaken() !== times;
+  if (!isOurs && !wasLeft) beginDraft(sessionId());
+  else if (!isNew && !wasLeft) bringDraftBack(wanted, restoring);
   await restoring;
   keepDrafts();
   followKeeping();

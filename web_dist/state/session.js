@@ -52,7 +52,9 @@ export function useSession(used, started) {
  * @returns {Promise<boolean>} false: another tab has that chat, and this one has a new id
  */
 export async function claimSession() {
-  if (await hold()) return true;
+  const claimed = id.peek();
+  // Whoever went on to another chat meanwhile let go of the lock.
+  if ((await hold()) || id.peek() !== claimed) return true;
   renewSession();
   return false;
 }

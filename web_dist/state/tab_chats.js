@@ -17,11 +17,12 @@ import {
   settle,
   show,
   takeConversation,
+  undoable,
   unfinishedIn,
 } from "./conversation.js";
 import { copyOf } from "./chat_read.js";
 import { isNothingUnsent, putUnsentBack, takeUnsent } from "./draft.js";
-import { beginDraft, bringDraftBack, forgetDraft, leaveDraft, saveDraftOf, unsentText } from "./draft_keeper.js";
+import { beginDraft, bringDraftBack, forgetDraft, leaveDraft, saveDraftOf, unsentWords } from "./draft_keeper.js";
 import { keepAs, keptId } from "./kept_id.js";
 import { cutLoose } from "./messages.js";
 import { clearNotices, remark } from "./notices.js";
@@ -54,6 +55,7 @@ export function isAnswering(chat) {
 
 /** An empty chat. Where there is nothing to leave, this one is it. */
 export function newChat() {
+  opening = null;
   if (messages.value.length === 0 && !isRestoring.value) {
     clearNotices();
     return;
@@ -71,10 +73,23 @@ export function openChat(history, system) {
   tellHistory(asTold(history));
 }
 
+let opening = null;
+
+/**
+ * A chat is about to be opened, once it has come.
+ * @returns {() => boolean} whether that is still wanted: the user may go on to another chat meanwhile
+ */
+export function beginOpening() {
+  const own = {};
+  opening = own;
+  return () => opening === own;
+}
+
 /** Opens a chat of the list in place of the one that is open. */
 export async function reopen(chat) {
+  const isWanted = beginOpening();
   if (chat.history === null) await (chat.ready ??= fetchInto(chat));
-  if (!tabChats.value.includes(chat)) return;
+  if (!isWanted() || !tabChats.value.includes(chat)) return;
   if (chat.history === null) {
     remark.value = chat.state.value === "gone" ? GONE : NOT_FETCHED;
     return;
@@ -152,7 +167,8 @@ async function fetchInto(chat) {
   const found = await fetchChat(chat).catch(() => undefined);
   chat.ready = null;
   if (found === undefined) return;
-  const words = found === null || found.history.length === 0 ? await unsentText(chat.session) : "";
+  const words = found === null || found.history.length === 0 ? await unsentWords(chat.session).catch(() => null) : "";
+  if (words === null) return;
   if (found === null && words === "") {
     chat.state.value = "gone";
     return;
@@ -165,7 +181,8 @@ async function fetchInto(chat) {
 
 /** What an edit or another try has replaced, once that cannot be undone any more. */
 function listReplaced(replaced) {
-  const chat = chatOf({ session: newId(), isStarted: true, history: copyOf(replaced), system: systemMessage.value, unsent: NOTHING_UNSENT });
+  const history = copyOf(replaced, (message) => !messages.value.includes(message));
+  const chat = chatOf({ session: newId(), isStarted: true, history, system: systemMessage.value, unsent: NOTHING_UNSENT });
   chat.title.value = `${titleOf(chat.history)} (earlier version)`;
   tellHistoryOf(chat.session, asTold(chat.history));
   tabChats.value = [chat, ...tabChats.value];
@@ -190,9 +207,11 @@ function tell(chat) {
 
 /** The chat that is open goes into the list, if there is anything in it. */
 function leaveOpen() {
+  opening = null;
   settle();
-  const isFetching = isRestoring.value;
-  const isEmpty = messages.value.length === 0 && isNothingUnsent() && isSystemListed() && !isFetching;
+  // A new tab that looks for a saved chat has none yet that could be left.
+  const isFetching = isRestoring.value && (hasStarted() || keptId.value !== null);
+  const isEmpty = messages.value.length === 0 && isNothingUnsent() && isSystemListed() && undoable.value === null && !isFetching;
   const facts = { session: sessionId(), isStarted: hasStarted(), kept: keptId.value, system: systemMessage.value };
   keepAs(null); // writes what was not written yet
   const isDraftHere = leaveDraft();
@@ -203,7 +222,7 @@ function leaveOpen() {
   const history = isFetching ? null : taken.history;
   const chat = chatOf({ ...facts, ...taken, history, unsent: isDraftHere ? unsent : null });
   const names = unsent.attachments.map(({ name }) => name);
-  chat.title.value = titleFrom(taken.history, [unsent.text, ...unsent.queue.map(({ text }) => text), ...names, facts.system].join("\n"));
+  chat.title.value = titleFrom(taken.history.length > 0 ? taken.history : (taken.undo?.history ?? []), [unsent.text, ...unsent.queue.map(({ text }) => text), ...names, facts.system].join("\n"));
   tabChats.value = [chat, ...tabChats.value];
   previousChat.value = chat;
   if (isFetching) chat.ready = fetchInto(chat);
@@ -234,12 +253,10 @@ function remove(chat) {
 /** Reads the answers of the chats that were left first: without a reader the server ends an answer after a while. */
 function readSome() {
   for (const [at, chat] of tabChats.value.filter(isAnswering).reverse().entries()) {
-    if (at >= MOST_READ) {
-      if (chat.run !== null && letGo(chat.run)) chat.run = null;
-      else if (chat.run !== null) chat.run.onOpen = readSome;
-      continue;
-    }
-    chat.run ??= readUnseen(unfinishedIn(chat.history));
+    if (at < MOST_READ) chat.run ??= readUnseen(unfinishedIn(chat.history));
+    else if (chat.run !== null && letGo(chat.run)) chat.run = null;
+    if (chat.run === null) continue;
+    chat.run.onOpen = at < MOST_READ ? null : readSome;
     chat.run.onEnd = () => {
       chat.run = null;
       endedUnseen.value = { chat };

@@ -43,8 +43,7 @@ test("what was attached and written comes apart as it was, for this page, after 
     rememberFiles(words, files);
     const written = words.trim() === "" ? "" : words;
     const titled = files.map((file) => ({ ...file, name: file.name.replace(/\p{Cc}+/gu, " ").trim() }));
-    // With no file nobody can tell a block that was typed from a file of another tab.
-    const right = files.length > 0 ? facts({ files: titled, words: written }) : split(text);
+    const right = facts({ files: titled, words: written });
     assert.deepEqual(split(text), right, JSON.stringify(text));
     if (round % 50 === 0) assert.deepEqual(await splitByNewPage(text), right, JSON.stringify(text));
     const again = splitText(text);
@@ -98,6 +97,11 @@ test("typed blocks behind files that were attached stay words", () => {
   const message = userMessage(typed, [file]);
   assert.equal(message.content, `a.py\n\`\`\`py\n1\n\`\`\`\n\n${typed}`);
   assert.deepEqual([message.words, message.files.length, message.files[0].text], [typed, 1, "1"]);
+});
+
+test("a block that was typed like a file stays words", () => {
+  const typed = "main.py\n```py\nprint(1)\n```\n\nWhy?";
+  assert.deepEqual(facts(userMessage(typed)), { files: [], words: typed });
 });
 
 test("words are sent and shown as they were written", () => {

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.conftest import PageWatch, serving
 from tests.browser.files import add, attached, composer
 from tests.browser.scripts import CHAT_SCRIPT, LINES, ask, record_requests, session_id, wait_over, wait_until
-from tests.browser.test_chat_files import document, give
+from tests.browser.test_chat_files import PIXEL, document, give, open_chats
 from tests.browser.test_composer import SAVE, queued, say, status_words
 from tests.browser.test_drafts import is_save, reload
 from tests.browser.test_edits import contents, edit_message, refusal, shown, two_turns
@@ -329,6 +329,35 @@ def test_what_another_tab_adds_to_a_saved_chat_stays(page: Page, wide_server: Se
     expect(page.get_by_label("Save this chat in this browser")).to_be_checked()
     (chat,) = kept(page)[0]
     assert contents(chat["document"]["messages"])[::2] == ["short one", "hello two"]
+
+
+def test_what_another_tab_adds_while_this_one_is_away_stays(page: Page, wide_server: ServerProcess) -> None:
+    """The list comes back with what the server has, saved no more where that is an older version; others stay saved."""
+    parts = [{"type": "image_url", "image_url": {"url": PIXEL}}, {"type": "text", "text": "Look"}]
+    open_chats(page)
+    give(page, document({"role": "user", "content": parts}, {"role": "assistant", "content": "Seen."}))
+    save_chat(page, "Look")
+    new_chat(page)
+    wait_over(ask(page, "short one"))
+    save_chat(page, "short one", "Look")
+    new_chat(page)
+    page.goto("about:blank")
+    other = page.context.new_page()
+    other.goto(wide_server.url)
+    expect(other.locator(".bubble")).to_have_text(["short one"])
+    wait_over(ask(other, "hello two"))
+    other.close()
+    page.goto(wide_server.url)
+    expect(titles(page)).to_have_text(["short one", "Look"])
+    expect(rows(page).nth(0)).not_to_contain_text("saved")
+    expect(rows(page).nth(1)).not_to_contain_text("on the server")
+    expect(rows(page).nth(1)).to_contain_text("saved")
+    saved = page.get_by_role("region", name="Saved chats").locator(".row-main", has_text="short one")
+    saved.click()
+    expect(page.locator(".bubble")).to_have_text(["short one", "hello two"])
+    reopen(page, "short one")
+    expect(page.locator(".bubble")).to_have_text(["short one"])
+    expect(saved).to_contain_text("4 turns")
 
 
 def test_a_left_chat_that_was_saved_says_so(page: Page) -> None:

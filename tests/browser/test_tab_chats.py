@@ -228,6 +228,52 @@ def test_a_chat_that_is_still_fetched_can_be_left(page: Page) -> None:
     assert shown(page) == ["short one", "Short answer."]
 
 
+def test_a_saved_chat_that_is_left_while_it_is_looked_for_takes_its_unsent_text_along(page: Page) -> None:
+    """And the rest of the list is there."""
+    wait_over(ask(page, "short one"))
+    new_chat(page)
+    wait_over(ask(page, "hello two"))
+    save_chat(page, "hello two")
+    page.keyboard.press("Escape")
+    with page.expect_request_finished(is_save("text")):
+        composer(page).fill("half a thought")
+    page.add_init_script(SLOW_STORAGE)
+    page.reload()
+    expect(page.locator(".restoring")).to_be_visible()
+    new_chat(page)
+    page.evaluate("answerStorage()")
+    expect(titles(page)).to_have_text(["hello two", "short one"])
+    expect(composer(page)).to_have_value("")
+    reopen(page, "hello two")
+    expect(composer(page)).to_have_value("half a thought")
+    expect(page.get_by_label("Save this chat in this browser")).to_be_checked()
+    assert contents(kept(page)[0][0]["document"]["messages"]) == ["hello two", "You said something."]
+
+
+def test_a_chat_that_comes_late_does_not_take_over(page: Page) -> None:
+    """The user has opened another one meanwhile."""
+    wait_over(ask(page, "short one"))
+    late = session_id(page)
+    new_chat(page)
+    wait_over(ask(page, "hello two"))
+    new_chat(page)
+    held_back: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held_back.append(route)
+
+    page.route(f"**/v1/sessions/{late}", hold, times=1)
+    with page.expect_request(f"**/v1/sessions/{late}"):
+        reload(page)
+    expect(rows(page).nth(1)).to_contain_text("on the server")
+    rows(page).nth(1).locator(".row-main").click()
+    reopen(page, "hello two")
+    expect(page.locator(".bubble")).to_have_text(["hello two"])
+    held_back[0].continue_()
+    expect(titles(page)).to_have_text(["short one"])
+    expect(page.locator(".bubble")).to_have_text(["hello two"])
+
+
 def test_new_chat_while_a_saved_chat_is_looked_for_leaves_that_alone(page: Page, wide_server: ServerProcess) -> None:
     """In a new tab, whose storage is slow: the new chat is not saved, least of all in place of the saved one."""
     wait_over(ask(page, "short one"))

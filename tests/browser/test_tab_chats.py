@@ -92,6 +92,7 @@ def test_chats_that_were_left_stay_and_open_again(page: Page) -> None:
     expect(titles(page)).to_have_text(["hello two", "short one"])
     expect(rows(page).locator(".row-note").first).to_have_text(re.compile(r"^closed at \d\d:\d\d$"))
     reopen(page, "short one")
+    expect(page.locator("#chats h2")).to_be_focused()  # the row that had the focus is gone
     expect(page.locator(".bubble")).to_have_text(["short one"])
     expect(titles(page)).to_have_text(["short three", "hello two"])
     bodies = record_requests(page)
@@ -492,6 +493,44 @@ def test_a_chat_that_was_left_can_still_be_undone(page: Page) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".from-model")).to_have_count(2)
     assert shown(page) == ["short one", "Short answer.", "hello there", "You said something."]
+
+
+def test_a_chat_whose_turns_were_all_deleted_can_still_be_undone(page: Page) -> None:
+    """Also after another one was open."""
+    wait_over(ask(page, "short one"))
+    page.get_by_role("button", name="Delete from here").first.click()
+    expect(page.locator(".turn")).to_have_count(0)
+    open_chats(page)
+    give(page, document({"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes."}))
+    reopen(page, "short one")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".bubble")).to_have_text(["short one"])
+    assert shown(page) == ["short one", "Short answer."]
+
+
+def test_an_answer_that_is_refused_in_a_chat_that_was_left_is_over_when_that_opens(
+    page: Page, watch: PageWatch
+) -> None:
+    """Also where more answers are awaited than are read at a time."""
+    watch.expected.append("400")
+    for number in range(2):
+        expect(ask(page, f"many lines {number}").locator(".prose")).to_contain_text("Line 1")
+        new_chat(page)
+    held_back: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held_back.append(route)
+
+    page.route("**/v1/chat/completions", hold, times=1)
+    with page.expect_request("**/v1/chat/completions"):
+        ask(page, "short three")
+    new_chat(page)
+    fault = {"error": {"message": "No.", "type": "invalid_request_error", "code": "no", "param": None}}
+    held_back[0].fulfill(status=400, json=fault)
+    expect(rows(page).first).not_to_contain_text("answering")
+    reopen(page, "short three")
+    expect(page.locator(".from-model")).to_contain_text("No.")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
 
 
 def test_a_refused_edit_is_there_when_the_message_is_opened_again(page: Page, watch: PageWatch) -> None:

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.conftest import PageWatch, serving
 from tests.browser.files import add, attached, composer
 from tests.browser.scripts import CHAT_SCRIPT, LINES, ask, record_requests, session_id, wait_over, wait_until
-from tests.browser.test_chat_files import document, give
+from tests.browser.test_chat_files import PIXEL, document, give, open_chats
 from tests.browser.test_composer import SAVE, queued, say, status_words
 from tests.browser.test_drafts import is_save, reload
 from tests.browser.test_edits import contents, edit_message, refusal, shown, two_turns
@@ -92,6 +92,7 @@ def test_chats_that_were_left_stay_and_open_again(page: Page) -> None:
     expect(titles(page)).to_have_text(["hello two", "short one"])
     expect(rows(page).locator(".row-note").first).to_have_text(re.compile(r"^closed at \d\d:\d\d$"))
     reopen(page, "short one")
+    expect(page.locator("#chats h2")).to_be_focused()  # the row that had the focus is gone
     expect(page.locator(".bubble")).to_have_text(["short one"])
     expect(titles(page)).to_have_text(["short three", "hello two"])
     bodies = record_requests(page)
@@ -228,6 +229,52 @@ def test_a_chat_that_is_still_fetched_can_be_left(page: Page) -> None:
     assert shown(page) == ["short one", "Short answer."]
 
 
+def test_a_saved_chat_that_is_left_while_it_is_looked_for_takes_its_unsent_text_along(page: Page) -> None:
+    """And the rest of the list is there."""
+    wait_over(ask(page, "short one"))
+    new_chat(page)
+    wait_over(ask(page, "hello two"))
+    save_chat(page, "hello two")
+    page.keyboard.press("Escape")
+    with page.expect_request_finished(is_save("text")):
+        composer(page).fill("half a thought")
+    page.add_init_script(SLOW_STORAGE)
+    page.reload()
+    expect(page.locator(".restoring")).to_be_visible()
+    new_chat(page)
+    page.evaluate("answerStorage()")
+    expect(titles(page)).to_have_text(["hello two", "short one"])
+    expect(composer(page)).to_have_value("")
+    reopen(page, "hello two")
+    expect(composer(page)).to_have_value("half a thought")
+    expect(page.get_by_label("Save this chat in this browser")).to_be_checked()
+    assert contents(kept(page)[0][0]["document"]["messages"]) == ["hello two", "You said something."]
+
+
+def test_a_chat_that_comes_late_does_not_take_over(page: Page) -> None:
+    """The user has opened another one meanwhile."""
+    wait_over(ask(page, "short one"))
+    late = session_id(page)
+    new_chat(page)
+    wait_over(ask(page, "hello two"))
+    new_chat(page)
+    held_back: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held_back.append(route)
+
+    page.route(f"**/v1/sessions/{late}", hold, times=1)
+    with page.expect_request(f"**/v1/sessions/{late}"):
+        reload(page)
+    expect(rows(page).nth(1)).to_contain_text("on the server")
+    rows(page).nth(1).locator(".row-main").click()
+    reopen(page, "hello two")
+    expect(page.locator(".bubble")).to_have_text(["hello two"])
+    held_back[0].continue_()
+    expect(titles(page)).to_have_text(["short one"])
+    expect(page.locator(".bubble")).to_have_text(["hello two"])
+
+
 def test_new_chat_while_a_saved_chat_is_looked_for_leaves_that_alone(page: Page, wide_server: ServerProcess) -> None:
     """In a new tab, whose storage is slow: the new chat is not saved, least of all in place of the saved one."""
     wait_over(ask(page, "short one"))
@@ -331,6 +378,35 @@ def test_what_another_tab_adds_to_a_saved_chat_stays(page: Page, wide_server: Se
     assert contents(chat["document"]["messages"])[::2] == ["short one", "hello two"]
 
 
+def test_what_another_tab_adds_while_this_one_is_away_stays(page: Page, wide_server: ServerProcess) -> None:
+    """The list comes back with what the server has, saved no more where that is an older version; others stay saved."""
+    parts = [{"type": "image_url", "image_url": {"url": PIXEL}}, {"type": "text", "text": "Look"}]
+    open_chats(page)
+    give(page, document({"role": "user", "content": parts}, {"role": "assistant", "content": "Seen."}))
+    save_chat(page, "Look")
+    new_chat(page)
+    wait_over(ask(page, "short one"))
+    save_chat(page, "short one", "Look")
+    new_chat(page)
+    page.goto("about:blank")
+    other = page.context.new_page()
+    other.goto(wide_server.url)
+    expect(other.locator(".bubble")).to_have_text(["short one"])
+    wait_over(ask(other, "hello two"))
+    other.close()
+    page.goto(wide_server.url)
+    expect(titles(page)).to_have_text(["short one", "Look"])
+    expect(rows(page).nth(0)).not_to_contain_text("saved")
+    expect(rows(page).nth(1)).not_to_contain_text("on the server")
+    expect(rows(page).nth(1)).to_contain_text("saved")
+    saved = page.get_by_role("region", name="Saved chats").locator(".row-main", has_text="short one")
+    saved.click()
+    expect(page.locator(".bubble")).to_have_text(["short one", "hello two"])
+    reopen(page, "short one")
+    expect(page.locator(".bubble")).to_have_text(["short one"])
+    expect(saved).to_contain_text("4 turns")
+
+
 def test_a_left_chat_that_was_saved_says_so(page: Page) -> None:
     """At once, in its row: it can be saved no more; once its saved copy is deleted, it can."""
     wait_over(ask(page, "short one"))
@@ -417,6 +493,44 @@ def test_a_chat_that_was_left_can_still_be_undone(page: Page) -> None:
     page.get_by_role("button", name="Undo").click()
     expect(page.locator(".from-model")).to_have_count(2)
     assert shown(page) == ["short one", "Short answer.", "hello there", "You said something."]
+
+
+def test_a_chat_whose_turns_were_all_deleted_can_still_be_undone(page: Page) -> None:
+    """Also after another one was open."""
+    wait_over(ask(page, "short one"))
+    page.get_by_role("button", name="Delete from here").first.click()
+    expect(page.locator(".turn")).to_have_count(0)
+    open_chats(page)
+    give(page, document({"role": "user", "content": "Open?"}, {"role": "assistant", "content": "Yes."}))
+    reopen(page, "short one")
+    page.get_by_role("button", name="Undo").click()
+    expect(page.locator(".bubble")).to_have_text(["short one"])
+    assert shown(page) == ["short one", "Short answer."]
+
+
+def test_an_answer_that_is_refused_in_a_chat_that_was_left_is_over_when_that_opens(
+    page: Page, watch: PageWatch
+) -> None:
+    """Also where more answers are awaited than are read at a time."""
+    watch.expected.append("400")
+    for number in range(2):
+        expect(ask(page, f"many lines {number}").locator(".prose")).to_contain_text("Line 1")
+        new_chat(page)
+    held_back: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held_back.append(route)
+
+    page.route("**/v1/chat/completions", hold, times=1)
+    with page.expect_request("**/v1/chat/completions"):
+        ask(page, "short three")
+    new_chat(page)
+    fault = {"error": {"message": "No.", "type": "invalid_request_error", "code": "no", "param": None}}
+    held_back[0].fulfill(status=400, json=fault)
+    expect(rows(page).first).not_to_contain_text("answering")
+    reopen(page, "short three")
+    expect(page.locator(".from-model")).to_contain_text("No.")
+    expect(page.get_by_role("button", name="Stop")).to_have_count(0)
 
 
 def test_a_refused_edit_is_there_when_the_message_is_opened_again(page: Page, watch: PageWatch) -> None:

@@ -12,7 +12,7 @@ import { remark } from "./notices.js";
 import { server } from "./server.js";
 import { claimSession, hasStarted, isReloaded, renewSession, sessionId, tellHistory } from "./session.js";
 import { restoredSystem, systemMessage } from "./settings.js";
-import { restoreList, storeList, tellLeft } from "./tab_chats.js";
+import { noteKept, restoreList, storeList, tellLeft } from "./tab_chats.js";
 
 const FORGOTTEN = "This chat wasn’t saved, and the server no longer has it.";
 const NOT_FETCHED = "This chat could not be fetched from the server. Reload the page to try again.";
@@ -50,11 +50,15 @@ export async function restoreChat() {
 }
 
 /** A chat of this tab that is not open: what the server holds, or else what this browser kept. See storeList. */
-async function fetchLeft({ session, isStarted, kept: { value: id } }) {
+async function fetchLeft(chat) {
+  const { session, isStarted } = chat;
+  const id = chat.kept.peek();
   const kept = id === null ? null : await readChat(id).catch(() => null);
   const held = isStarted ? await heldChat(getJson(pathOf(session))) : { session: null, isForgotten: true };
   if (held.session === null) return kept ?? (held.isForgotten ? null : undefined);
   const { history, running, system } = historyOf(held.session, true, kept);
+  // It is then another version, which must not be written over.
+  if (kept !== null && saysMore(kept.history, history)) noteKept(chat, null);
   return { history: withRunning(history, running), system };
 }
 
@@ -141,15 +145,34 @@ function historyOf(session, isOurs, kept) {
  * @param {boolean} isRunning the last one may still grow, and is the server's
  */
 function withKept(told, kept, isRunning) {
-  const said = kept.filter((message) => message.role !== "assistant" || message.hasText.value || message.toolCalls.value.length > 0);
+  const said = kept.filter(isSaid);
   const last = told.length - (isRunning ? 1 : 0);
   let isSame = true;
   return told.map((message, at) => {
-    isSame &&= at < last && at < said.length && JSON.stringify(asTurn(message)) === JSON.stringify(asTurn(said[at]));
+    isSame &&= at < last && at < said.length && isSameTurn(message, said[at]);
     if (!isSame) return message;
     if (message.role === "assistant") Object.assign(said[at], { replyId: message.replyId });
     return said[at];
   });
+}
+
+/**
+ * Whether a kept chat says something that the server does not know of it: another tab has gone on with it while this one
+ * was not there. An answer at the end that was cut may have come further at the server.
+ */
+function saysMore(kept, told) {
+  const said = kept.filter(isSaid);
+  const last = said.at(-1);
+  if (last?.role === "assistant" && last.phase.value !== "done") said.pop();
+  return said.some((message, at) => at >= told.length || !isSameTurn(message, told[at]));
+}
+
+function isSaid(message) {
+  return message.role !== "assistant" || message.hasText.value || message.toolCalls.value.length > 0;
+}
+
+function isSameTurn(one, other) {
+  return JSON.stringify(asTurn(one)) === JSON.stringify(asTurn(other));
 }
 
 /** Tells a server that was restarted what is shown here, once no answer runs any more, and says so to the user. */

@@ -119,7 +119,7 @@ async def test_a_killed_worker_is_replaced_and_its_requests_hear_of_it(core: Cor
         await listener.over.wait()
         assert listener.fault is not None
         assert listener.fault.code == "worker_lost"
-        assert "SIGKILL" in listener.fault.data["details"]
+        assert "SIGKILL" in str(listener.fault.data["details"])
         await running.wait_worker("ready")
         assert running.board.value.worker.epoch == 2
         again = await start(running, generate("g2"))
@@ -156,7 +156,7 @@ async def test_a_lying_worker_is_killed_and_replaced(core: CoreFactory, fault: d
         listener = await start(running, generate(text="bad"))
         await listener.over.wait()
         assert listener.fault is not None
-        assert word in listener.fault.data["details"]
+        assert word in str(listener.fault.data["details"])
         await running.wait_worker("ready")
         after = await start(running, generate("g2"))
         await after.over.wait()
